@@ -1,0 +1,224 @@
+"""What a solver may ask of a function: value, gradient, Hessian-vector product, and the bill.
+
+Three small ideas live here, because each is meaningless without the others:
+
+* :class:`Cost` counts evaluations. One axis, where one is needed, is the *gradient equivalent*:
+  a value costs ½, a gradient 1 (its value included), a Hessian-vector product (HVP) 2.
+* :class:`Point` is x together with everything known of f there: f(x), ∇f(x) and v ↦ ∇²f(x) v. It is
+  immutable, so a value can never belong to one x and a gradient to another.
+* :class:`Objective` makes points and keeps the ledger.
+
+Points live in ℝᵈ as flat vectors. What the user calls x (a tensor of any shape, a list or dict of tensors,
+the parameters of a module) is translated at the border, in :mod:`levelport.objectives`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+class ObjectiveError(ValueError):
+    """The function cannot serve as an objective; the message names the cause and the remedy."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Evaluations spent, and the wall-clock time of the work that spent them."""
+
+    values: int = 0
+    gradients: int = 0
+    hvps: int = 0
+    seconds: float = 0.0
+
+    @property
+    def gradient_equivalents(self) -> float:
+        """½ per value, 1 per gradient, 2 per Hessian-vector product."""
+        return 0.5 * self.values + self.gradients + 2.0 * self.hvps
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.values + other.values,
+            self.gradients + other.gradients,
+            self.hvps + other.hvps,
+            self.seconds + other.seconds,
+        )
+
+    def __sub__(self, other: Cost) -> Cost:
+        return Cost(
+            self.values - other.values,
+            self.gradients - other.gradients,
+            self.hvps - other.hvps,
+            self.seconds - other.seconds,
+        )
+
+
+class Ledger:
+    """The running count behind an objective. Solvers read it as a :class:`Cost`."""
+
+    __slots__ = ("gradients", "hvps", "values")
+
+    def __init__(self) -> None:
+        self.values = 0
+        self.gradients = 0
+        self.hvps = 0
+
+    def read(self) -> Cost:
+        """What has been spent so far."""
+        return Cost(self.values, self.gradients, self.hvps)
+
+
+def norm(v: Tensor) -> Tensor:
+    """‖v‖₂ as a 0-d tensor, accumulated in float64 where the device has it.
+
+    Float32 gradients of badly scaled functions overflow when squared in their own precision.
+    """
+    if v.dtype == torch.float64 or v.device.type == "mps":
+        return torch.linalg.vector_norm(v)
+    return torch.linalg.vector_norm(v, dtype=torch.float64)
+
+
+class Point(ABC):
+    """x with f(x), ∇f(x) and ∇²f(x): evaluated on demand, once, and never changed.
+
+    A gradient that follows a value at the same point reuses its forward pass, so the ledger turns that value
+    into a part of the gradient instead of charging both.
+    """
+
+    shares_forward: bool = True
+    """Whether a gradient reuses the forward pass of a value; if not, both are charged."""
+
+    def __init__(self, x: Tensor, ledger: Ledger) -> None:
+        self.x = x
+        self._ledger = ledger
+        self._value: float | None = None
+        self._gradient: Tensor | None = None
+        self._gradient_norm: float | None = None
+        self._hessian_gradient: Tensor | None = None
+
+    @abstractmethod
+    def _evaluate_value(self) -> float: ...
+
+    @abstractmethod
+    def _evaluate_gradient(self) -> tuple[float, Tensor]: ...
+
+    @abstractmethod
+    def _evaluate_hvp(self, v: Tensor) -> Tensor: ...
+
+    @property
+    def value(self) -> float:
+        """f(x)."""
+        if self._value is None:
+            self._ledger.values += 1
+            self._value = self._evaluate_value()
+        return self._value
+
+    @property
+    def gradient(self) -> Tensor:
+        """∇f(x)."""
+        if self._gradient is None:
+            if self._value is not None and self.shares_forward:
+                self._ledger.values -= 1
+            self._ledger.gradients += 1
+            self._value, self._gradient = self._evaluate_gradient()
+        return self._gradient
+
+    @property
+    def gradient_norm(self) -> float:
+        """‖∇f(x)‖₂."""
+        if self._gradient_norm is None:
+            self._gradient_norm = float(norm(self.gradient))
+        return self._gradient_norm
+
+    def hvp(self, v: Tensor) -> Tensor:
+        """∇²f(x) v."""
+        self._ledger.hvps += 1
+        return self._evaluate_hvp(v)
+
+    @property
+    def hessian_gradient(self) -> Tensor:
+        """∇²f(x) ∇f(x), kept: it is the ascent direction of ½‖∇f‖² and certifies a KKT point."""
+        if self._hessian_gradient is None:
+            self._hessian_gradient = self.hvp(self.gradient)
+        return self._hessian_gradient
+
+    @property
+    def finite(self) -> bool:
+        """Whether f(x) and ‖∇f(x)‖ are numbers."""
+        return math.isfinite(self.value) and math.isfinite(self.gradient_norm)
+
+
+class Objective(ABC):
+    """A smooth function on ℝᵈ that counts what is asked of it.
+
+    Attributes:
+        dimension: d.
+        dtype, device: of every vector that goes in or comes out.
+        deterministic: True where two evaluations at one x agree by construction; otherwise
+            :func:`levelport.teleport` evaluates twice, once per objective, to make sure.
+    """
+
+    dimension: int
+    dtype: torch.dtype
+    device: torch.device
+    deterministic: bool = False
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+
+    @abstractmethod
+    def at(self, x: Tensor, *, curvature: bool = False) -> Point:
+        """The point at the flat vector ``x``, which must not be changed afterwards.
+
+        ``curvature=True`` announces that HVPs will follow, so that the graph of the gradient is built at once
+        instead of by a second backward pass. It never changes a result.
+        """
+
+    @property
+    def cost(self) -> Cost:
+        """All evaluations so far."""
+        return self.ledger.read()
+
+    def verify_deterministic(self, point: Point) -> None:
+        """Raise :class:`ObjectiveError` if a second evaluation at ``point`` gives another value.
+
+        Costs one value, once per objective; nothing for closed forms.
+        """
+        if self.deterministic:
+            return
+        first, second = point.value, self.at(point.x).value
+        if not math.isfinite(first) or not math.isfinite(second):
+            return  # numerical trouble is answered by a status, not by an error
+        # Parallel reductions may differ in the last bits; noise from dropout is far above this.
+        slack = 1e3 * torch.finfo(self.dtype).eps * max(abs(first), abs(second))
+        if abs(first - second) > slack:
+            raise ObjectiveError(
+                f"the loss is not deterministic: two evaluations at the same point gave {first!r} and "
+                f"{second!r}. Switch dropout and random augmentation off (module.eval()), fix the batch, or "
+                "seed the generator inside the loss, so that every evaluation sees the same function."
+            )
+        self.deterministic = True
+
+    def verify_curvature(self, point: Point) -> None:
+        """Raise :class:`ObjectiveError` if ∇²f ∇f vanishes at ``point`` although the gradient changes there.
+
+        A custom backward pass that detaches its inputs makes automatic HVPs silently zero. Free where the HVP
+        does not vanish; one gradient where it does.
+        """
+        if not point.finite or point.gradient_norm == 0.0 or bool(point.hessian_gradient.any()):
+            return
+        relative = math.sqrt(torch.finfo(self.dtype).eps)
+        scale = max(float(point.x.abs().max()), relative)
+        step = relative * scale * point.gradient / point.gradient.abs().max()
+        change = self.at(point.x + step).gradient - point.gradient
+        noise = 1e3 * torch.finfo(self.dtype).eps * float(point.gradient.abs().max())
+        if float(change.abs().max()) > noise:
+            raise ObjectiveError(
+                "the second derivative is reported as zero, but the gradient changes when x does: some operation "
+                "of the loss has a backward pass that cannot be differentiated (it works on detached data or "
+                "NumPy). Write that backward pass with differentiable torch operations."
+            )

@@ -1,0 +1,16 @@
+"""Where objectives come from: autograd on a function or a module, closed forms, NumPy callables."""
+
+from levelport.objectives.autograd import AutogradObjective
+from levelport.objectives.linear import LinearObjective
+from levelport.objectives.module import ModuleObjective
+from levelport.objectives.numpy_callables import NumpyObjective
+from levelport.objectives.structure import Structure, Variables
+
+__all__ = [
+    "AutogradObjective",
+    "LinearObjective",
+    "ModuleObjective",
+    "NumpyObjective",
+    "Structure",
+    "Variables",
+]

@@ -1,0 +1,140 @@
+"""The training loss of a module on a data set, as a function of its trainable parameters.
+
+    f(w) = Σ_c (n_c / n) loss(module_w(x_c), y_c) + penalty ‖w‖²,      w = all trainable parameters, flat,
+
+over chunks c of the data. With one chunk the graph is kept and shared by value, gradient and HVPs; with several,
+every product runs chunk by chunk and memory is bounded by one chunk. The module itself is never written to:
+parameters are substituted by ``torch.func.functional_call``, buffers (BatchNorm statistics) are copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from levelport.objective import Ledger, Objective, ObjectiveError, Point
+from levelport.objectives.autograd import GraphPoint, as_scalar_loss
+from levelport.objectives.structure import Structure
+
+
+class ModuleObjective(Objective):
+    """f(w) for an ``nn.Module``, a loss that averages over samples, and data.
+
+    Args:
+        module: frozen parameters (``requires_grad=False``) stay as they are; tied ones count once.
+        loss: ``loss(module(inputs), targets)``, a mean over the samples it is given.
+        inputs, targets: tensors whose first dimension runs over samples.
+        penalty: multiplies ‖w‖² over all trainable parameters, biases included.
+        chunk_size: samples per evaluation; None takes all at once.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        inputs: Tensor,
+        targets: Tensor,
+        *,
+        penalty: float = 0.0,
+        chunk_size: int | None = None,
+    ) -> None:
+        super().__init__()
+        if len(inputs) != len(targets) or len(inputs) == 0:
+            raise ObjectiveError(
+                f"inputs and targets must have the same positive number of samples, not {len(inputs)} and "
+                f"{len(targets)}."
+            )
+        if chunk_size is not None and chunk_size < 1:
+            raise ObjectiveError(f"chunk_size must be at least 1, not {chunk_size}; None takes all samples at once.")
+        if penalty < 0:
+            raise ObjectiveError(f"penalty must not be negative, not {penalty}.")
+        self.module = module
+        self.loss = loss
+        self.inputs = inputs
+        self.targets = targets
+        self.penalty = float(penalty)
+        self.chunk_size = len(inputs) if chunk_size is None else min(chunk_size, len(inputs))
+        trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        if not trainable:
+            raise ObjectiveError("the module has no trainable parameter. Set requires_grad=True on some.")
+        self._names = list(trainable)
+        self.structure = Structure(list(trainable.values()))
+        self.dimension = self.structure.dimension
+        self.dtype = self.structure.dtype
+        self.device = self.structure.device
+
+    def initial_point(self) -> Tensor:
+        """The module's present parameters as a flat vector (a copy)."""
+        parameters = dict(self.module.named_parameters())
+        return torch.cat([parameters[name].detach().reshape(-1) for name in self._names])
+
+    def load_into_module(self, x: Tensor) -> None:
+        """Write the flat vector ``x`` into the module's parameters."""
+        parameters = dict(self.module.named_parameters())
+        with torch.no_grad():
+            for name, value in zip(self._names, self.structure.leaves(x), strict=True):
+                parameters[name].copy_(value)
+
+    def at(self, x: Tensor, *, curvature: bool = False) -> Point:
+        if self.chunk_size == len(self.inputs):
+            return self._chunk_point(x, self.ledger, self.inputs, self.targets, curvature, self.penalty)
+        return _ChunkedPoint(x, self)
+
+    def predict(self, x: Tensor, inputs: Tensor) -> Tensor:
+        """The module's output at parameters ``x``, without a graph."""
+        with torch.no_grad():
+            return self._call(self.structure.leaves(x), inputs)
+
+    def _call(self, leaves: list[Tensor], inputs: Tensor) -> Tensor:
+        buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
+        substitute = dict(zip(self._names, leaves, strict=True))
+        output: Tensor = torch.func.functional_call(self.module, (substitute, buffers), (inputs,))
+        return output
+
+    def _chunk_point(
+        self, x: Tensor, ledger: Ledger, inputs: Tensor, targets: Tensor, curvature: bool, penalty: float
+    ) -> GraphPoint:
+        def forward(x: Tensor) -> tuple[Tensor, list[Tensor]]:
+            leaves = [leaf.requires_grad_() for leaf in self.structure.leaves(x.detach())]
+            return as_scalar_loss(self.loss(self._call(leaves, inputs), targets)), leaves
+
+        return GraphPoint(x, ledger, forward, curvature=curvature, penalty=penalty)
+
+    def _chunks(self, x: Tensor, *, curvature: bool) -> Iterator[tuple[float, GraphPoint]]:
+        for start in range(0, len(self.inputs), self.chunk_size):
+            inputs = self.inputs[start : start + self.chunk_size]
+            targets = self.targets[start : start + self.chunk_size]
+            weight = len(inputs) / len(self.inputs)
+            # Chunks have a ledger of their own: together they make up one evaluation of f.
+            yield weight, self._chunk_point(x, Ledger(), inputs, targets, curvature, 0.0)
+
+
+class _ChunkedPoint(Point):
+    """A point whose every product is a sum over chunks; no graph outlives its chunk."""
+
+    shares_forward = False
+
+    def __init__(self, x: Tensor, objective: ModuleObjective) -> None:
+        super().__init__(x, objective.ledger)
+        self._objective = objective
+
+    def _evaluate_value(self) -> float:
+        total = sum(weight * chunk.value for weight, chunk in self._objective._chunks(self.x, curvature=False))
+        return total + self._objective.penalty * float(torch.dot(self.x, self.x))
+
+    def _evaluate_gradient(self) -> tuple[float, Tensor]:
+        penalty = self._objective.penalty
+        value = penalty * float(torch.dot(self.x, self.x))
+        gradient = 2.0 * penalty * self.x
+        for weight, chunk in self._objective._chunks(self.x, curvature=False):
+            gradient.add_(chunk.gradient, alpha=weight)
+            value += weight * chunk.value
+        return value, gradient
+
+    def _evaluate_hvp(self, v: Tensor) -> Tensor:
+        product = 2.0 * self._objective.penalty * v
+        for weight, chunk in self._objective._chunks(self.x, curvature=True):
+            product.add_(chunk.hvp(v), alpha=weight)
+        return product

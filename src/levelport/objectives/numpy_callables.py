@@ -1,0 +1,86 @@
+"""Objectives given as NumPy callables in SciPy's convention: ``fun``, ``jac`` and ``hessp``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from levelport.objective import Objective, ObjectiveError, Point
+
+
+class NumpyObjective(Objective):
+    """f from ``fun(x, *args)``, ``jac(x, *args)`` and ``hessp(x, v, *args)`` on float64 arrays.
+
+    ``jac=True`` means that ``fun`` returns value and gradient together, as in SciPy.
+    """
+
+    dtype = torch.float64
+    device = torch.device("cpu")
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        jac: Callable[..., Any] | bool,
+        hessp: Callable[..., Any],
+        dimension: int,
+        args: tuple[Any, ...] = (),
+    ) -> None:
+        super().__init__()
+        if not callable(hessp):
+            raise ObjectiveError("hessp is missing: pass hessp=lambda x, v: (Hessian at x) times v.")
+        if jac is not True and not callable(jac):
+            raise ObjectiveError("jac is missing: pass the gradient function, or jac=True if fun returns (f, g).")
+        self.fun = fun
+        self.jac = jac
+        self.hessp = hessp
+        self.args = args
+        self.dimension = dimension
+
+    def at(self, x: Tensor, *, curvature: bool = False) -> Point:
+        return _NumpyPoint(x, self)
+
+
+class _NumpyPoint(Point):
+    def __init__(self, x: Tensor, objective: NumpyObjective) -> None:
+        super().__init__(x, objective.ledger)
+        self._objective = objective
+        # A copy of its own: a callable that writes to its argument cannot move the point.
+        self._array = x.detach().numpy().copy()
+        self._together: tuple[float, Tensor] | None = None
+
+    def _evaluate_together(self) -> tuple[float, Tensor]:
+        if self._together is None:
+            value, gradient = self._objective.fun(self._array, *self._objective.args)
+            self._together = float(value), self._vector(gradient, "jac")
+        return self._together
+
+    def _evaluate_value(self) -> float:
+        if self._objective.jac is True:
+            return self._evaluate_together()[0]
+        value = self._objective.fun(self._array, *self._objective.args)
+        if getattr(value, "size", 1) != 1:
+            raise ObjectiveError("fun returned an array; it must return a scalar (or (f, g) with jac=True).")
+        return float(value)
+
+    def _evaluate_gradient(self) -> tuple[float, Tensor]:
+        jac = self._objective.jac
+        if jac is True:
+            return self._evaluate_together()
+        assert not isinstance(jac, bool)
+        gradient = self._vector(jac(self._array, *self._objective.args), "jac")
+        return (self._value if self._value is not None else self._evaluate_value()), gradient
+
+    def _evaluate_hvp(self, v: Tensor) -> Tensor:
+        product = self._objective.hessp(self._array, v.detach().numpy().copy(), *self._objective.args)
+        return self._vector(product, "hessp")
+
+    def _vector(self, array: Any, name: str) -> Tensor:
+        vector = torch.as_tensor(array, dtype=torch.float64).reshape(-1).clone()
+        if vector.numel() != self.x.numel():
+            raise ObjectiveError(
+                f"{name} returned {vector.numel()} entries for an x of {self.x.numel()}; they must agree."
+            )
+        return vector

@@ -1,0 +1,80 @@
+"""Between what users call x (a tensor, a list or a dict of tensors) and flat vectors in ℝᵈ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from levelport.objective import ObjectiveError
+
+Variables: TypeAlias = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
+"""What a loss may be a function of."""
+
+
+class Structure:
+    """The shape of the user's variables: flattens them and builds them again."""
+
+    def __init__(self, like: Variables) -> None:
+        if isinstance(like, Tensor):
+            leaves = [like]
+            self._rebuild: Callable[[list[Tensor]], Variables] = lambda parts: parts[0]
+        elif isinstance(like, Mapping):
+            keys = list(like)
+            leaves = [like[key] for key in keys]
+            self._rebuild = lambda parts: dict(zip(keys, parts, strict=True))
+        elif isinstance(like, Sequence):
+            leaves = list(like)
+            as_tuple = isinstance(like, tuple)
+            self._rebuild = lambda parts: tuple(parts) if as_tuple else parts
+        else:
+            raise ObjectiveError(
+                f"x must be a tensor, or a list or dict of tensors, not {type(like).__name__}. "
+                "Convert it first, for example with torch.as_tensor(x)."
+            )
+        check_leaves(leaves)
+        self.shapes = [leaf.shape for leaf in leaves]
+        self.sizes = [leaf.numel() for leaf in leaves]
+        self.dtype = leaves[0].dtype
+        self.device = leaves[0].device
+        self.dimension = sum(self.sizes)
+
+    def flatten(self, variables: Variables) -> Tensor:
+        """A new flat vector with the entries of ``variables``, outside any graph."""
+        if isinstance(variables, Tensor):
+            return variables.detach().reshape(-1).clone()
+        leaves = variables.values() if isinstance(variables, Mapping) else variables
+        return torch.cat([leaf.detach().reshape(-1) for leaf in leaves])
+
+    def leaves(self, x: Tensor) -> list[Tensor]:
+        """Views of ``x`` in the users' shapes."""
+        return [part.view(shape) for part, shape in zip(x.split(self.sizes), self.shapes, strict=True)]
+
+    def assemble(self, leaves: list[Tensor]) -> Variables:
+        """The users' container around ``leaves``."""
+        return self._rebuild(leaves)
+
+
+def check_leaves(leaves: list[Tensor]) -> None:
+    """Raise where ``leaves`` cannot be the variables of a smooth real function on one device."""
+    if not leaves:
+        raise ObjectiveError("x holds no tensor, so there is nothing to move. Pass at least one tensor.")
+    for position, leaf in enumerate(leaves):
+        where = "x" if len(leaves) == 1 else f"tensor {position} of x"
+        if not isinstance(leaf, Tensor):
+            raise ObjectiveError(f"{where} is a {type(leaf).__name__}, not a tensor. Use torch.as_tensor.")
+        if leaf.layout != torch.strided:
+            raise ObjectiveError(f"{where} is sparse; teleporting needs dense tensors. Call .to_dense() first.")
+        if leaf.is_complex():
+            raise ObjectiveError(f"{where} is complex; use torch.view_as_real to get real variables.")
+        if not leaf.is_floating_point():
+            raise ObjectiveError(f"{where} has the dtype {leaf.dtype}; use a floating-point tensor: x.double().")
+        if leaf.dtype != leaves[0].dtype or leaf.device != leaves[0].device:
+            raise ObjectiveError(
+                f"{where} is {leaf.dtype} on {leaf.device}, but the first is {leaves[0].dtype} on "
+                f"{leaves[0].device}. Bring all variables to one dtype and one device."
+            )
+    if sum(leaf.numel() for leaf in leaves) == 0:
+        raise ObjectiveError("x has no entries, so there is nothing to move. Pass a tensor of at least one entry.")

@@ -1,0 +1,4 @@
+"""placeholder"""
+
+from __future__ import annotations
+from levelport.teleport.sqp import SQP as Auto  # noqa

@@ -1,0 +1,205 @@
+"""``levelport.teleport``: checks what goes in, runs a solver, and certifies what comes out."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from levelport.objective import Objective, ObjectiveError, Point
+from levelport.objectives.autograd import AutogradObjective
+from levelport.objectives.structure import Structure, Variables
+from levelport.teleport.auto import Auto
+from levelport.teleport.base import Callback, Outcome, Progress, Task, Teleporter
+from levelport.teleport.result import Certificate, Status, TeleportResult
+from levelport.teleport.sqp import SQP
+
+SOLVERS: dict[str, Callable[[], Teleporter]] = {"auto": Auto, "sqp": SQP}
+"""Solvers by name, with their default settings."""
+
+
+def solver_named(name: str) -> Teleporter:
+    """The solver called ``name``, or an error with a suggestion."""
+    if name not in SOLVERS:
+        near = difflib.get_close_matches(name, SOLVERS, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"there is no solver called {name!r}.{hint} Choose from: {', '.join(SOLVERS)}.")
+    return SOLVERS[name]()
+
+
+def teleport(
+    fun: Callable[[Any], Tensor] | Objective,
+    x: Variables,
+    solver: str | Teleporter = "auto",
+    *,
+    level_set: bool = False,
+    max_hvps: int = 50,
+    max_seconds: float = math.inf,
+    tol: float = 1e-6,
+    radius: float | None = None,
+    target_gain: float = math.inf,
+    target_alignment: float = math.inf,
+    callback: Callback | None = None,
+) -> TeleportResult:
+    """Move ``x`` to where the gradient is largest without raising the loss.
+
+    Solves max ‖∇f(y)‖ subject to f(y) ≤ f(x) locally, with Hessian-vector products only.
+
+    Args:
+        fun: f, a differentiable function of ``x`` that returns a scalar tensor, or an :class:`Objective`.
+        x: a tensor, or a list or dict of tensors; for an Objective, a flat vector. Never modified.
+        solver: "auto" (ours), "sqp" (the paper's), or a configured :class:`Teleporter`.
+        level_set: stay on the level set {f = f(x)} instead of the sub-level set {f ≤ f(x)}.
+        max_hvps: budget of Hessian-vector products, certificate included.
+        max_seconds: budget of time, checked between evaluations.
+        tol: KKT tolerance on sin ∠(∇f, ∇²f ∇f), free of units.
+        radius: largest distance from ``x``; derived from the problem's own scale if None.
+        target_gain: stop once ‖∇f‖ has grown by this factor.
+        target_alignment: stop once cos ∠(∇f, ∇²f ∇f) is at least this.
+        callback: called as ``callback(row, point)`` in every iteration; a true answer stops the solve.
+
+    Returns:
+        A point with f(y) ≤ f(x) + slack and ‖∇f(y)‖ ≥ ‖∇f(x)‖, both evaluated at the very tensor returned, or ``x``
+        itself with a status that says why. The slack is 0 for "auto" and ``1e-6·max(|f(x)|, tiny)`` for "sqp", whose
+        iterates approach the level from outside; in level-set mode it is the allowed distance from the level.
+
+    Raises:
+        ObjectiveError: the function is not a deterministic, twice differentiable scalar.
+        ValueError: an argument makes no sense.
+
+    Example:
+        >>> import torch
+        >>> booth = lambda w: (w[0] + 2 * w[1] - 7) ** 2 + (2 * w[0] + w[1] - 5) ** 2
+        >>> result = teleport(booth, torch.tensor([7.5, -4.0], dtype=torch.float64))
+        >>> result.success, round(result.gradient_norm, 4)
+        (True, 57.6281)
+    """
+    _check_limits(max_hvps, max_seconds, tol, radius, target_gain, target_alignment)
+    method: Teleporter = solver_named(solver) if isinstance(solver, str) else solver
+    objective, structure, flat = _prepare(fun, x)
+    began = time.perf_counter()
+    before = objective.cost
+
+    start = objective.at(flat, curvature=True)
+    task = Task(
+        objective=objective,
+        start=start,
+        level_set=level_set,
+        tol=tol,
+        slack=_slack(method, start.value, level_set, objective.dtype),
+        max_hvps=max_hvps,
+        deadline=began + max_seconds,
+        radius=radius,
+        target_gain=target_gain,
+        target_alignment=target_alignment,
+    )
+    progress = Progress(task, callback)
+    outcome = _solve(method, task, progress)
+    if not (isinstance(method, SQP) and method.final == "last"):
+        outcome = _uphold_guarantee(outcome, task)
+
+    if outcome.status is Status.NON_FINITE_START:
+        certificate = Certificate(math.nan, math.nan, math.nan)
+    else:
+        certificate = Certificate.at(outcome.point)
+    spent = objective.cost - before
+    return TeleportResult(
+        x=structure.assemble(structure.leaves(outcome.point.x)),
+        status=outcome.status,
+        value=outcome.point.value,
+        value_start=start.value,
+        gradient_norm=outcome.point.gradient_norm,
+        gradient_norm_start=start.gradient_norm,
+        certificate=certificate,
+        cost=replace(spent, seconds=time.perf_counter() - began),
+        detail=outcome.detail,
+        trace=tuple(progress.trace),
+    )
+
+
+def _solve(method: Teleporter, task: Task, progress: Progress) -> Outcome:
+    """Answer hopeless starts at once; otherwise verify the function and run the solver."""
+    start = task.start
+    if not start.finite:
+        return Outcome(start, Status.NON_FINITE_START, f"f = {start.value}, ‖∇f‖ = {start.gradient_norm}")
+    task.objective.verify_deterministic(start)
+    if start.gradient_norm == 0.0:
+        return Outcome(start, Status.STATIONARY_START)
+    task.objective.verify_curvature(start)
+    if not bool(torch.isfinite(start.hessian_gradient).all()):
+        return Outcome(start, Status.NON_FINITE_START, "the Hessian-vector product at the start is not finite")
+    return method.solve(task, progress)
+
+
+def _uphold_guarantee(outcome: Outcome, task: Task) -> Outcome:
+    """The start itself in place of a point that raises the loss or shrinks the gradient."""
+    point, start = outcome.point, task.start
+    if point is start or outcome.status is Status.NON_FINITE_START:
+        return outcome
+    if _fulfils(point, task):
+        return outcome
+    return Outcome(start, Status.NO_FEASIBLE_GAIN, f"the solver ended with: {outcome.status.value}")
+
+
+def _fulfils(point: Point, task: Task) -> bool:
+    return (
+        point.finite
+        and bool(torch.isfinite(point.x).all())
+        and task.feasible(point.value)
+        and point.gradient_norm >= task.start.gradient_norm
+    )
+
+
+def _slack(method: Teleporter, value: float, level_set: bool, dtype: torch.dtype) -> float:
+    """How far f may lie from the level: the least that the mode and the solver can live with."""
+    if not math.isfinite(value):
+        return 0.0
+    magnitude = max(abs(value), torch.finfo(dtype).tiny)
+    if isinstance(method, SQP):
+        return 1e-6 * magnitude
+    return max(1e-9, 1e2 * torch.finfo(dtype).eps) * magnitude if level_set else 0.0
+
+
+def _prepare(fun: Callable[[Any], Tensor] | Objective, x: Variables) -> tuple[Objective, Structure, Tensor]:
+    structure = Structure(x)
+    if isinstance(fun, Objective):
+        if not isinstance(x, Tensor) or x.numel() != fun.dimension:
+            size = x.numel() if isinstance(x, Tensor) else "a container"
+            raise ObjectiveError(f"this objective takes a flat vector of {fun.dimension} entries, not {size}.")
+        if x.dtype != fun.dtype or x.device != fun.device:
+            raise ObjectiveError(
+                f"x is {x.dtype} on {x.device}, but the objective works in {fun.dtype} on {fun.device}. "
+                f"Convert it: x.to({fun.dtype})."
+            )
+        return fun, structure, structure.flatten(x)
+    if not callable(fun):
+        raise ObjectiveError(f"fun must be a function of x or an Objective, not {type(fun).__name__}.")
+    return AutogradObjective(fun, like=x), structure, structure.flatten(x)
+
+
+def _check_limits(
+    max_hvps: int,
+    max_seconds: float,
+    tol: float,
+    radius: float | None,
+    target_gain: float,
+    target_alignment: float,
+) -> None:
+    if max_hvps < 1:
+        raise ValueError(f"max_hvps must be at least 1, not {max_hvps}: the certificate alone takes one.")
+    if not max_seconds > 0:
+        raise ValueError(f"max_seconds must be positive, not {max_seconds}.")
+    if not 0.0 < tol < 1.0:
+        raise ValueError(f"tol must lie between 0 and 1, not {tol}: it bounds the sine of an angle.")
+    if radius is not None and not radius > 0.0:
+        raise ValueError(f"radius must be positive, or None to have it derived, not {radius}.")
+    if not target_gain > 1.0:
+        raise ValueError(f"target_gain must exceed 1, not {target_gain}: it is the growth of the gradient norm.")
+    if not target_alignment > -1.0:
+        raise ValueError(f"target_alignment must exceed -1, not {target_alignment}: it is a cosine.")

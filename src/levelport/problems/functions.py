@@ -1,0 +1,119 @@
+"""Test functions with known facts: minimisers, minima, and teleports where they are known in closed form.
+
+Each is a plain differentiable function of one tensor, so that it can be given to :func:`levelport.teleport` as it
+stands; :data:`FUNCTIONS` adds what is known of it and where it is usually started and drawn.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+def booth(w: Tensor) -> Tensor:
+    """(w₁ + 2w₂ - 7)² + (2w₁ + w₂ - 5)²: a convex quadratic with Hessian eigenvalues 2 and 18."""
+    x, y = w
+    return (x + 2 * y - 7) ** 2 + (2 * x + y - 5) ** 2
+
+
+def goldstein_price(w: Tensor) -> Tensor:
+    """The function of Goldstein and Price (1971): non-convex, with walls that reach 10⁶ in [-2, 2]²."""
+    x, y = w
+    first = 1 + (x + y + 1) ** 2 * (19 - 14 * x + 3 * x**2 - 14 * y + 6 * x * y + 3 * y**2)
+    second = 30 + (2 * x - 3 * y) ** 2 * (18 - 32 * x + 12 * x**2 + 48 * y - 36 * x * y + 27 * y**2)
+    return first * second
+
+
+def rosenbrock(w: Tensor) -> Tensor:
+    """Σ 100 (w_{i+1} - w_i²)² + (1 - w_i)², in any dimension from 2."""
+    return (100 * (w[1:] - w[:-1] ** 2) ** 2 + (1 - w[:-1]) ** 2).sum()
+
+
+def himmelblau(w: Tensor) -> Tensor:
+    """(w₁² + w₂ - 11)² + (w₁ + w₂² - 7)²: four minima of value 0."""
+    x, y = w
+    return (x**2 + y - 11) ** 2 + (x + y**2 - 7) ** 2
+
+
+def beale(w: Tensor) -> Tensor:
+    """Σ (cᵢ - w₁ + w₁ w₂ⁱ)² with c = 1.5, 2.25, 2.625."""
+    x, y = w
+    return (1.5 - x + x * y) ** 2 + (2.25 - x + x * y**2) ** 2 + (2.625 - x + x * y**3) ** 2
+
+
+def second_order_huber(w: Tensor) -> Tensor:
+    """Σᵢ h₂(wᵢ), h₂(t) = -t⁴/8 + 3t²/4 + 3/8 for |t| < 1 and |t| otherwise: C², convex, 3/2-smooth.
+
+    From Mishkin, Bietti and Gower, appendix A. Where all |wᵢ| ≥ 1 the gradient is as large as it can be and the Hessian
+    vanishes, so the gradient is no Newton direction: λ = 0.
+    """
+    inner = -(w**4) / 8 + 3 * w**2 / 4 + 3 / 8
+    return torch.where(w.abs() < 1, inner, w.abs()).sum()
+
+
+def flat_huber(w: Tensor) -> Tensor:
+    """h₂(w₁), constant in all other coordinates: teleporting is the identity."""
+    return second_order_huber(w[:1])
+
+
+@dataclass(frozen=True)
+class TestFunction:
+    """A function of ℝ² with what is known of it.
+
+    Attributes:
+        name, function: how to call it.
+        minimisers: all global minimisers known.
+        minimum: its value there.
+        start: where demonstrations start.
+        window: (left, right, bottom, top) of a picture.
+    """
+
+    name: str
+    function: Callable[[Tensor], Tensor]
+    minimisers: tuple[tuple[float, float], ...]
+    minimum: float
+    start: tuple[float, float]
+    window: tuple[float, float, float, float]
+
+    def __call__(self, w: Tensor) -> Tensor:
+        return self.function(w)
+
+
+FUNCTIONS: dict[str, TestFunction] = {
+    known.name: known
+    for known in (
+        TestFunction("booth", booth, ((1.0, 3.0),), 0.0, (7.5, -4.0), (-10.0, 10.0, -10.0, 10.0)),
+        TestFunction("goldstein-price", goldstein_price, ((0.0, -1.0),), 3.0, (0.0, 0.0), (-2.0, 2.0, -3.0, 1.5)),
+        TestFunction("rosenbrock", rosenbrock, ((1.0, 1.0),), 0.0, (-1.2, 1.0), (-2.0, 2.0, -1.5, 3.5)),
+        TestFunction(
+            "himmelblau",
+            himmelblau,
+            (
+                (3.0, 2.0),
+                (-2.805118086952745, 3.131312518250573),
+                (-3.779310253377747, -3.283185991286170),
+                (3.584428340330492, -1.848126526964404),
+            ),
+            0.0,
+            (0.0, 0.0),
+            (-6.0, 6.0, -6.0, 6.0),
+        ),
+        TestFunction("beale", beale, ((3.0, 0.5),), 0.0, (1.0, 1.0), (-4.5, 4.5, -2.0, 2.0)),
+        TestFunction("huber", second_order_huber, ((0.0, 0.0),), 0.75, (0.9, 0.3), (-2.5, 2.5, -2.5, 2.5)),
+        TestFunction("flat-huber", flat_huber, ((0.0, 0.0),), 0.375, (0.9, 0.3), (-2.5, 2.5, -2.5, 2.5)),
+    )
+}
+"""The test functions by name."""
+
+
+def function_named(name: str) -> TestFunction:
+    """The test function called ``name``, or an error with a suggestion."""
+    if name not in FUNCTIONS:
+        near = difflib.get_close_matches(name, FUNCTIONS, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"there is no test function called {name!r}.{hint} Choose from: {', '.join(FUNCTIONS)}.")
+    return FUNCTIONS[name]

@@ -1,0 +1,54 @@
+"""Named problems: test functions, data sets, models, and the benchmark problems made of them.
+
+Names are resolved on first use, so that importing the package reads no data and needs torch only.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from levelport.problems.benchmark_problem import Problem as Problem
+    from levelport.problems.datasets import DATA_NAMES as DATA_NAMES
+    from levelport.problems.datasets import DataSet as DataSet
+    from levelport.problems.datasets import data_info as data_info
+    from levelport.problems.datasets import load_data as load_data
+    from levelport.problems.fetching import fetch as fetch
+    from levelport.problems.models import MLP as MLP
+    from levelport.problems.models import LinearModel as LinearModel
+    from levelport.problems.names import UnknownNameError as UnknownNameError
+    from levelport.problems.optima import Optimum as Optimum
+    from levelport.problems.optima import OptimumError as OptimumError
+    from levelport.problems.registry import PROBLEM_NAMES as PROBLEM_NAMES
+    from levelport.problems.registry import REGULARISATION as REGULARISATION
+    from levelport.problems.registry import paper_problems as paper_problems
+    from levelport.problems.registry import problem as problem
+    from levelport.problems.storage import DataError as DataError
+
+_HOME = {
+    "DATA_NAMES": "datasets",
+    "DataError": "storage",
+    "DataSet": "datasets",
+    "LinearModel": "models",
+    "MLP": "models",
+    "Optimum": "optima",
+    "OptimumError": "optima",
+    "PROBLEM_NAMES": "registry",
+    "Problem": "benchmark_problem",
+    "REGULARISATION": "registry",
+    "UnknownNameError": "names",
+    "data_info": "datasets",
+    "fetch": "fetching",
+    "load_data": "datasets",
+    "paper_problems": "registry",
+    "problem": "registry",
+}
+
+__all__ = list(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

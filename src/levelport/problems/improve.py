@@ -1,0 +1,42 @@
+"""Look for a better value of a network problem: L-BFGS from several starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from levelport.problems.benchmark_problem import Problem
+from levelport.problems.best_known import BestKnown
+
+
+def improve(problem: Problem, *, starts: int = 3, iterations: int = 2000) -> tuple[Tensor, BestKnown]:
+    """The best of ``starts`` runs of SciPy's L-BFGS-B, the first from the problem's own start.
+
+    The other runs keep the problem's split and take the start of the seeds that follow.
+    """
+    from scipy.optimize import minimize
+
+    problem = replace(problem, dtype=torch.float64)
+    objective = problem.objective()
+    best_x, best = problem.initial_point(), BestKnown(np.inf, "")
+
+    def value_and_gradient(w: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        point = objective.at(torch.from_numpy(w.copy()))
+        gradient = point.gradient.numpy()
+        return point.value, gradient
+
+    for start in range(starts):
+        seed = problem.seed + start
+        begin = replace(problem, seed=seed).initial_point().numpy()
+        options = {"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": 20, "ftol": 1e-15, "gtol": 1e-9}
+        run = minimize(value_and_gradient, begin, jac=True, method="L-BFGS-B", options=options)
+        x = torch.from_numpy(run.x)
+        value = problem.objective().at(x).value
+        if value < best.value:
+            how = f"SciPy L-BFGS-B, {run.nit} iterations from the start of seed {seed}, gradient norm "
+            best_x, best = x, BestKnown(value, how + f"{np.linalg.norm(run.jac):.1e}")
+    return best_x, best

@@ -1,4 +1,153 @@
-"""placeholder"""
+"""The default solver: a Krylov predictor, a quasi-Newton corrector on the level set, and a race between basins.
+
+The teleportation problem usually has one local maximum at each end of the sub-level set's shortest axis. The predictor
+reaches both neighbourhoods for a few HVPs; the corrector finishes. Which end is higher cannot be told from the
+start, so both ascents run for two short laps, and the one whose progress points higher goes on.
+"""
 
 from __future__ import annotations
-from levelport.teleport.sqp import SQP as Auto  # noqa
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from levelport.objective import Point
+from levelport.teleport.ascent import LevelSetAscent
+from levelport.teleport.base import Outcome, Progress, Task
+from levelport.teleport.krylov import KrylovModel
+from levelport.teleport.predictor import Prediction, predict
+from levelport.teleport.quasi_newton import InitialMatrix
+from levelport.teleport.result import Status
+from levelport.teleport.retraction import retract
+
+_RADIUS_FACTOR = 100.0  # the derived trust radius in units of the problem's own length
+_LAP = 3  # iterations; two laps show how fast an ascent slows down
+
+
+@dataclass(frozen=True)
+class Auto:
+    """Krylov predictor and Riemannian quasi-Newton corrector.
+
+    Args:
+        krylov: most basis vectors of the predictor, each as large as x; 0 switches the predictor off.
+        memory: pairs of vectors that the corrector's L-BFGS keeps.
+        explore: how many basins to race, 1 or 2. 2 finds the higher of two local maxima more often, for some 20
+            gradient equivalents; 1 suits teleports inside an optimizer.
+    """
+
+    krylov: int = 20
+    memory: int = 10
+    explore: int = 2
+
+    def __post_init__(self) -> None:
+        if self.krylov < 0:
+            raise ValueError(f"krylov must not be negative, not {self.krylov}; 0 switches the predictor off.")
+        if self.memory < 1:
+            raise ValueError(f"memory must be at least 1, not {self.memory}.")
+        if self.explore not in (1, 2):
+            raise ValueError(f"explore must be 1 or 2, not {self.explore}.")
+
+    def solve(self, task: Task, progress: Progress) -> Outcome:
+        """Predict, race, and put the winner on the level."""
+        starts: list[Point] = [task.start]
+        initial: InitialMatrix | None = None
+        length, scale = float(torch.linalg.vector_norm(task.start.x)), 0.0
+        if self.krylov > 0:
+            prediction = predict(task, progress, self.krylov)
+            starts = [end for end in prediction.ends if end.gradient_norm > 0.0][: self.explore]
+            # Without an end the start itself goes on; with a poor one (non-convex f) it takes part in the race.
+            if not starts or starts[0].gradient_norm <= task.start.gradient_norm:
+                starts = [task.start, *starts][: self.explore]
+            initial, length, scale = _facts(prediction, length)
+        radius = task.radius if task.radius is not None else _RADIUS_FACTOR * max(length, _cauchy_length(task.start))
+        for end in starts:
+            progress.offer(end)
+        ascents: list[LevelSetAscent] = []
+        for start in starts:
+            if progress.should_stop() is not None:
+                break
+            ascents.append(
+                LevelSetAscent(
+                    task,
+                    progress,
+                    start,
+                    memory=self.memory,
+                    initial=initial,
+                    radius=radius,
+                    curvature_scale=scale,
+                )
+            )
+        if not ascents:
+            return Outcome(progress.best, Status.BUDGET_SPENT)
+        winner = _race(ascents)
+        progress.offer(retract(task, winner.point))
+        status = winner.status or Status.STALLED
+        best = progress.best
+        detail = f"radius {radius:.3g}" if status is Status.TRUST_RADIUS else ""
+        if best is task.start and status is Status.STALLED:
+            status = Status.NO_FEASIBLE_GAIN
+        return Outcome(best, status, detail)
+
+
+def _race(ascents: list[LevelSetAscent]) -> LevelSetAscent:
+    """Two laps for everyone, then only the one with the best prospects goes on; returns it at its end."""
+    if len(ascents) > 1:
+        heights = [[ascent.merit] for ascent in ascents]
+        for _ in range(2):
+            for ascent, height in zip(ascents, heights, strict=True):
+                for _ in range(_LAP):
+                    ascent.advance()
+                height.append(ascent.merit)
+        prospects = [_limit(*height) for height in heights]
+        ascents = [ascents[prospects.index(max(prospects))]]
+    winner = ascents[0]
+    while winner.status is None:
+        winner.advance()
+    return winner
+
+
+def _limit(first: float, second: float, third: float) -> float:
+    """Where a sequence whose increments shrink geometrically will end (Aitken's extrapolation)."""
+    early, late = second - first, third - second
+    if late <= 0.0:
+        return third
+    ratio = min(late / early, 0.8) if early > 0.0 else 0.8
+    return third + late * ratio / (1.0 - ratio)
+
+
+def _facts(prediction: Prediction, length: float) -> tuple[InitialMatrix | None, float, float]:
+    """What the predictor leaves for the corrector: an initial matrix, a length scale and a curvature scale."""
+    model = prediction.model
+    if model.size == 0:
+        return None, length, 0.0
+    scale = float(model.ritz_values.abs().max())
+    return level_set_curvature(model), max(length, prediction.reach), scale
+
+
+def level_set_curvature(model: KrylovModel) -> InitialMatrix | None:
+    """The inverse of -∇²φ on the level set of the Krylov model, up to a factor.
+
+    For a quadratic the Hessian of log ‖∇f‖ minus the multiplier times that of f is -H(λ - H)/‖g‖² on the tangent space
+    at a KKT point with H g = λ g. So a Ritz direction of curvature θ is stretched by 1/(θ (λ - θ)); both factors are
+    kept away from 0, and the complement of the space is treated like its flattest direction.
+    """
+    if model.size < 2 or not model.convex():
+        return None
+    theta, top = model.ritz_values.abs(), model.largest
+    floor = top / 30.0
+    weights = 1.0 / (theta.clamp_min(1e-3 * floor) * (top - theta).clamp_min(floor))
+    weights = (weights / weights.min()).clamp_max(900.0)
+    complement = float(weights.max())
+
+    def apply(v: Tensor) -> Tensor:
+        coordinates = model.project(v)
+        return complement * v + model.lift((weights - complement) * coordinates)
+
+    return apply
+
+
+def _cauchy_length(start: Point) -> float:
+    """‖g‖²/‖H g‖, the length over which the gradient changes by its own size."""
+    image = float(torch.linalg.vector_norm(start.hessian_gradient))
+    return start.gradient_norm**2 / image if image > 0.0 else 0.0

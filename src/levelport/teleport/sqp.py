@@ -25,8 +25,9 @@ Where the text is silent, this file decides as follows.
 * *KKT test.* ‖P q‖²/‖g‖⁴ ≤ ε and violation ≤ δ: the residual is normalised and squared as in the released runs.
 * *Level-set mode.* The positive part in v is dropped and the penalty is |f(x) - f(w)|.
 * *Relaxation.* x̂ = α x⁺ + (1-α) x after each accepted step; α = 1 by default, as in all their experiments.
-* *The point returned.* ``final="feasible"`` returns the best iterate within the caller's slack, so that the guarantee
-  of :func:`levelport.teleport` holds; ``final="last"`` returns the last iterate, whatever its value, as published.
+* *The point returned.* ``final="feasible"`` puts the last iterate back onto the level (a few gradients, counted) and
+  returns the best feasible point, so that the guarantee of :func:`levelport.teleport` holds; ``final="last"`` returns
+  the last iterate, whatever its value, as published.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ import torch
 from levelport.objective import Point
 from levelport.teleport.base import Outcome, Progress, Task
 from levelport.teleport.result import Certificate, Status
+from levelport.teleport.retraction import retract
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,8 @@ class SQP:
         point, rho = task.start, self.rho
         status = Status.BUDGET_SPENT
         for _ in range(self.max_iterations):
-            if (stop := progress.should_stop()) is not None:
+            # A point put back onto the level needs an HVP of its own for the certificate.
+            if (stop := progress.should_stop(hvps_needed=2 if self.final == "feasible" else 1)) is not None:
                 status = stop
                 break
             certificate = Certificate.at(point)
@@ -107,9 +110,8 @@ class SQP:
             point = trial
         if self.final == "last":
             return Outcome(point, status)
-        best = progress.best
-        detail = "" if best is point else "the last iterate was not the best feasible one"
-        return Outcome(best, status, detail)
+        progress.offer(retract(task, point))
+        return Outcome(progress.best, status)
 
     def _search(self, task: Task, point: Point, certificate: Certificate, rho: float) -> tuple[Point | None, float]:
         """Backtrack on ρ; the accepted point (None if nothing finite was found) and the ρ for the next search."""

@@ -1,0 +1,213 @@
+"""The constants of a problem, each with the side of the truth on which it lies.
+
+A bound is only as good as its constants: L, R and L̃ must not be too small, μ and μ̃ not too large. Every constant says
+whether it is exact, a bound, or an estimate, and :meth:`Constants.caveats` names those that spoil a guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from levelport.objective import Objective
+from levelport.objectives.linear import LinearObjective, LogisticLoss, SoftmaxLoss, SquaredLoss
+from levelport.theory.minimum import Minimum, find_minimum
+from levelport.theory.rates_stable import Stability
+from levelport.theory.spectrum import extremes
+from levelport.theory.stability import logistic_reach, sampled_stability, self_concordant_stability
+from levelport.theory.sublevel import largest_distance, strongly_convex_radius
+
+
+class Kind(Enum):
+    """How a constant relates to the truth."""
+
+    EXACT = "exact"
+    UPPER = "upper bound"
+    LOWER = "lower bound"
+    ESTIMATE = "estimate"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A number, how it relates to the truth, and where it comes from."""
+
+    value: float
+    kind: Kind
+    origin: str
+
+    @property
+    def not_too_small(self) -> bool:
+        """Whether the truth is proved to be at most ``value``."""
+        return self.kind in (Kind.EXACT, Kind.UPPER)
+
+    @property
+    def not_too_large(self) -> bool:
+        """Whether the truth is proved to be at least ``value``."""
+        return self.kind in (Kind.EXACT, Kind.LOWER)
+
+    def __str__(self) -> str:
+        return f"{self.value:.6g} ({self.kind.value}: {self.origin})"
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What the theorems ask about f and the start w_0.
+
+    Attributes:
+        L, mu: smoothness and strong convexity on all of ℝᵈ.
+        radius: R, the largest distance from w* in {f ≤ f(w_0)}.
+        radius_reached: the distance of a point of that set: R is at least this.
+        stability_upper, stability_lower: L̃ and μ̃ on {f ≤ f(w_0)}.
+        distance: ‖w_0 - w*‖.
+        initial_gap: δ_0 = f(w_0) - f*.
+        minimum: w* and f*, as found.
+    """
+
+    L: Constant
+    mu: Constant
+    radius: Constant
+    radius_reached: Constant
+    stability_upper: Constant
+    stability_lower: Constant
+    distance: float
+    initial_gap: float
+    minimum: Minimum
+
+    @property
+    def stability(self) -> Stability | None:
+        """(L̃, μ̃), or None where they refute Hessian stability."""
+        upper, lower = self.stability_upper.value, self.stability_lower.value
+        return Stability(max(1.0, upper), min(1.0, lower)) if lower > 0.0 and not math.isnan(upper) else None
+
+    def caveats(self) -> list[str]:
+        """Why bounds made of these constants are not guarantees; empty if they are."""
+        found = []
+        for name, constant in (("L", self.L), ("R", self.radius), ("L̃", self.stability_upper)):
+            if not constant.not_too_small:
+                found.append(f"{name} is only {_article(constant.kind)} and may be too small")
+        for name, constant in (("μ", self.mu), ("μ̃", self.stability_lower)):
+            if not constant.not_too_large:
+                found.append(f"{name} is only {_article(constant.kind)} and may be too large")
+        if not self.minimum.convex:
+            found.append("negative curvature was met: f is not convex, and the theorems do not apply")
+        return found
+
+    def table(self) -> list[tuple[str, Constant]]:
+        """The constants by name, for people."""
+        return [
+            ("L", self.L),
+            ("μ", self.mu),
+            ("R", self.radius),
+            ("R reached", self.radius_reached),
+            ("L̃", self.stability_upper),
+            ("μ̃", self.stability_lower),
+        ]
+
+
+def _article(kind: Kind) -> str:
+    return f"an {kind.value}" if kind in (Kind.UPPER, Kind.ESTIMATE) else f"a {kind.value}"
+
+
+def constants_of(objective: Objective, start: Tensor, minimum: Minimum | None = None) -> Constants:
+    """Every constant of ``objective`` and ``start`` by the best means available.
+
+    Closed forms for least squares, for objectives with a constant ``hessian`` attribute, and for logistic regression;
+    eigenvalues at the start and the minimum, and sampling, for the rest. ``minimum`` saves finding it again.
+    """
+    found = find_minimum(objective, start) if minimum is None else minimum
+    level = objective.at(start).value
+    gap = level - found.value
+    distance = float(torch.linalg.vector_norm(start - found.x))
+    if not gap > 0.0:
+        raise ValueError("the start is already a minimiser: there is no sub-level set to measure. Start elsewhere.")
+    hessian = _constant_hessian(objective)
+    if hessian is not None:
+        return _quadratic_constants(hessian, distance, gap, found)
+    mu = _strong_convexity(objective, start, found)
+    upper, lower = _stability(objective, found, level)
+    reached = max(distance, largest_distance(objective, found, level))
+    return Constants(
+        L=_smoothness(objective, start, found),
+        mu=mu,
+        radius=_radius(objective, found, gap, mu, reached),
+        radius_reached=Constant(reached, Kind.LOWER, "largest distance found in the sub-level set"),
+        stability_upper=upper,
+        stability_lower=lower,
+        distance=distance,
+        initial_gap=gap,
+        minimum=found,
+    )
+
+
+def _constant_hessian(objective: Objective) -> Tensor | None:
+    if isinstance(objective, LinearObjective) and isinstance(objective.loss, SquaredLoss):
+        gram = objective.X.T @ objective.X / objective.samples
+        return gram + 2.0 * objective.penalty * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    hessian = getattr(objective, "hessian", None)
+    return hessian if isinstance(hessian, Tensor) else None
+
+
+def _quadratic_constants(hessian: Tensor, distance: float, gap: float, minimum: Minimum) -> Constants:
+    values = torch.linalg.eigvalsh(hessian)
+    low, high = max(0.0, float(values[0])), float(values[-1])
+    low = low if low > 1e-14 * high else 0.0
+    one = Constant(1.0, Kind.EXACT, "quadratic")
+    # The sub-level set is an ellipsoid with half-axes sqrt(2δ_0/λ_i).
+    radius = Constant(strongly_convex_radius(gap, low), Kind.EXACT, "longest half-axis of the ellipsoid")
+    return Constants(
+        L=Constant(high, Kind.EXACT, "largest eigenvalue"),
+        mu=Constant(low, Kind.EXACT, "smallest eigenvalue"),
+        radius=radius,
+        radius_reached=radius,
+        stability_upper=one,
+        stability_lower=one,
+        distance=distance,
+        initial_gap=gap,
+        minimum=minimum,
+    )
+
+
+def _smoothness(objective: Objective, start: Tensor, minimum: Minimum) -> Constant:
+    if isinstance(objective, LinearObjective):
+        X = objective.X
+        top = float(torch.linalg.matrix_norm(X, ord=2)) ** 2 / objective.samples
+        if isinstance(objective.loss, LogisticLoss):
+            return Constant(0.25 * top + 2.0 * objective.penalty, Kind.EXACT, "‖X‖²/(4n) + 2 penalty, attained at 0")
+        if isinstance(objective.loss, SoftmaxLoss):
+            return Constant(0.5 * top + 2.0 * objective.penalty, Kind.UPPER, "‖X‖²/(2n) + 2 penalty")
+    seen = [extremes(objective.at(x, curvature=True)).largest for x in (start, minimum.x)]
+    return Constant(max(seen), Kind.LOWER, "largest curvature at the start and the minimum")
+
+
+def _strong_convexity(objective: Objective, start: Tensor, minimum: Minimum) -> Constant:
+    if isinstance(objective, LinearObjective):
+        return Constant(2.0 * objective.penalty, Kind.LOWER, "2 penalty; convex losses add to it")
+    seen = [extremes(objective.at(x, curvature=True)).smallest for x in (start, minimum.x)]
+    return Constant(min(seen), Kind.UPPER, "smallest curvature at the start and the minimum")
+
+
+def _radius(objective: Objective, minimum: Minimum, gap: float, mu: Constant, reached: float) -> Constant:
+    best = Constant(reached, Kind.LOWER, "largest distance found in the sub-level set")
+    if mu.not_too_large and mu.value > 0.0:
+        best = Constant(strongly_convex_radius(gap, mu.value), Kind.UPPER, "sqrt(2δ_0/μ)")
+    if isinstance(objective, LinearObjective) and isinstance(objective.loss, LogisticLoss):
+        radius = logistic_reach(objective, minimum, gap).radius
+        if radius < best.value or not best.not_too_small:
+            best = Constant(radius, Kind.UPPER, "generalised self-concordance at the minimum")
+    return best
+
+
+def _stability(objective: Objective, minimum: Minimum, level: float) -> tuple[Constant, Constant]:
+    if isinstance(objective, LinearObjective) and isinstance(objective.loss, LogisticLoss):
+        diameter = logistic_reach(objective, minimum, level - minimum.value).diameter
+        if math.isfinite(diameter):
+            proved = self_concordant_stability(diameter)
+            origin = f"generalised self-concordance, margins differ by at most {diameter:.3g}"
+            return Constant(proved.upper, Kind.UPPER, origin), Constant(proved.lower, Kind.LOWER, origin)
+    sampled = sampled_stability(objective, minimum, level)
+    origin = f"sampled at {sampled.pairs} pairs"
+    return Constant(sampled.upper, Kind.LOWER, origin), Constant(sampled.lower, Kind.UPPER, origin)

@@ -1,0 +1,75 @@
+"""f* and w*, to the last digits: truncated Newton with backtracking, for the convex problems the theorems speak of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from levelport.objective import Objective, Point
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """A minimiser as found: ``value`` is an upper bound on f* and ``gradient_norm`` says how good.
+
+    For μ-strongly convex f, value - f* ≤ gradient_norm²/(2μ) and ‖x - w*‖ ≤ gradient_norm/μ. ``convex`` is False if
+    negative curvature was met on the way: then this is a local minimum at best and the theorems do not apply.
+    """
+
+    x: Tensor
+    value: float
+    gradient_norm: float
+    convex: bool
+
+
+def find_minimum(objective: Objective, start: Tensor, *, tol: float = 1e-13, max_iterations: int = 300) -> Minimum:
+    """Minimise from ``start`` until ‖∇f‖ ≤ tol·‖∇f(start)‖ or until rounding stops it."""
+    point = objective.at(start, curvature=True)
+    initial, convex = point.gradient_norm, True
+    for _ in range(max_iterations):
+        if not point.gradient_norm > tol * initial:
+            break
+        forcing = min(0.1, math.sqrt(point.gradient_norm / initial))
+        direction, definite = conjugate_gradients(point, -point.gradient, forcing, 10 * objective.dimension)
+        convex = convex and definite
+        following = _backtrack(objective, point, direction)
+        if following is None:
+            break
+        point = following
+    return Minimum(point.x, point.value, point.gradient_norm, convex)
+
+
+def conjugate_gradients(point: Point, right: Tensor, accuracy: float, max_products: int) -> tuple[Tensor, bool]:
+    """d with ‖∇²f d - right‖ ≤ accuracy·‖right‖, and whether the Hessian was positive on all directions met."""
+    d, residual = torch.zeros_like(right), right.clone()
+    p, size = residual.clone(), float(residual @ residual)
+    target = accuracy**2 * size
+    for _ in range(max_products):
+        if size <= target or size == 0.0:
+            break
+        image = point.hvp(p)
+        curvature = float(p @ image)
+        if curvature <= 0.0:
+            return (right if not bool(d.any()) else d), curvature == 0.0
+        d = d + size / curvature * p
+        residual = residual - size / curvature * image
+        following = float(residual @ residual)
+        p, size = residual + following / size * p, following
+    return d, True
+
+
+def _backtrack(objective: Objective, point: Point, direction: Tensor) -> Point | None:
+    slope = float(point.gradient @ direction)
+    step = 1.0
+    while step > 1e-12:
+        trial = objective.at(point.x + step * direction, curvature=True)
+        if trial.finite and trial.value <= point.value + 1e-4 * step * slope:
+            return trial
+        # Where f no longer resolves the decrease, a full Newton step that shrinks the gradient is progress.
+        if step == 1.0 and trial.finite and trial.value <= point.value + 1e-15 * max(1.0, abs(point.value)):
+            return trial if trial.gradient_norm < 0.5 * point.gradient_norm else None
+        step *= 0.5
+    return None

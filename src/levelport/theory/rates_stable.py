@@ -1,0 +1,264 @@
+"""Rates under Hessian stability: where a teleport turns the next gradient step into a Newton step.
+
+f is (L̃, μ̃) Hessian stable over 𝒬 if for all x ≠ y in 𝒬, with H = ∇²f(x) and H(y - x) ≠ 0,
+
+    μ̃/2 ‖y - x‖²_H  ≤  f(y) - f(x) - ⟨∇f(x), y - x⟩  ≤  L̃/2 ‖y - x‖²_H.
+
+(The published definition forgets x ≠ y.) Letting y → x shows μ̃ ≤ 1 ≤ L̃; quadratics have μ̃ = L̃ = 1. After an exact
+teleport ∇²f(w⁺)∇f(w⁺) = λ∇f(w⁺), and a gradient step is a Newton step of length ηλ. Everything below holds on
+𝒬 = {f ≤ f(w_0)} for convex, L-smooth f; a local maximiser of the teleportation problem that keeps f and does not shrink
+the gradient is enough.
+
+From Mishkin, Bietti and Gower, section 2.3 and appendix A.2; slips are named where they are mended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from levelport.theory.rates import armijo_gain, step_gain
+from levelport.theory.steps import Curve, Steps, explicit_form, measured_form, recursion
+
+
+@dataclass(frozen=True)
+class Stability:
+    """The constants L̃ ≥ 1 ≥ μ̃ of Hessian stability."""
+
+    upper: float
+    lower: float
+
+    def __post_init__(self) -> None:
+        if not (self.upper >= 1.0 >= self.lower > 0.0):
+            raise ValueError(
+                f"Hessian stability needs L̃ ≥ 1 ≥ μ̃ > 0, not L̃ = {self.upper} and μ̃ = {self.lower}. "
+                "The inequalities tend to equality as y → x, so other values cannot occur for a C² function."
+            )
+
+    @property
+    def surplus(self) -> float:
+        """ρ - 1 = μ̃/(L̃ - μ̃), without cancellation; ∞ for quadratics."""
+        return math.inf if self.upper == self.lower else self.lower / (self.upper - self.lower)
+
+    @property
+    def growth(self) -> float:
+        """ρ = L̃/(L̃ - μ̃): by this factor 1/δ grows at a teleported Armijo step; ∞ for quadratics."""
+        return 1.0 + self.surplus
+
+    @property
+    def log_growth(self) -> float:
+        """log ρ."""
+        return math.inf if self.upper == self.lower else -math.log1p(-self.lower / self.upper)
+
+
+def gap_from_newton_decrement(decrement_squared: float, stability: Stability) -> float:
+    """f(x) - f* ≤ ‖∇f(x)‖²_{H⁻¹}/(2μ̃), by minimising both sides of the lower stability inequality over y.
+
+    The published lemma reads f* ≥ f(x) - (c/2)‖∇f(x)‖_{H⁻¹}: the square is missing and the unexplained c is 1/μ̃.
+    """
+    return decrement_squared / (2.0 * stability.lower)
+
+
+def teleport_factor(step: float, curvature: float, stability: Stability) -> float:
+    """δ_{k+1} ≤ (1 + μ̃λη(ηλL̃ - 2)) δ_k for the step η after an exact teleport with multiplier λ.
+
+    It is below 1 for η < 2/(λL̃); the text asks for η < 2/(L L̃), which implies this whatever λ ≤ L is.
+    """
+    t = step * curvature
+    return 1.0 + stability.lower * t * (t * stability.upper - 2.0)
+
+
+def teleport_factor_armijo(stability: Stability) -> float:
+    """δ_{k+1} ≤ (1 - μ̃/L̃) δ_k for the largest Armijo step after an exact teleport.
+
+    That step is at least 1/(λL̃), without λ being known. (The published test compares f(w_{k+1}) with f(w_{k+1}⁺);
+    it must be f(w_k⁺).)
+    """
+    return 1.0 - stability.lower / stability.upper
+
+
+def armijo_steps(
+    iterations: int, schedule: Set[int], L: float, radius: float, stability: Stability | None = None
+) -> Steps:
+    """The guarantees of K largest Armijo steps with tele-schedule 𝒯; without stability, teleports promise nothing."""
+    teleports = {} if stability is None else {k: stability.growth for k in schedule if 0 <= k < iterations}
+    return Steps([armijo_gain(L)] * iterations, teleports, radius)
+
+
+def fixed_steps(
+    iterations: int,
+    curvatures: Mapping[int, float],
+    L: float,
+    radius: float,
+    stability: Stability,
+    step: float,
+    teleport_step: float | None = None,
+) -> Steps:
+    """The guarantees of K steps of fixed size, where ``curvatures`` maps 𝒯 to the multipliers λ_k.
+
+    ``teleport_step`` is used after teleports if it differs, for example step = 1/L and teleport_step = 1/(L L̃).
+    β_k = 1/(1 + λ_kημ̃(L̃λ_kη - 2)) is at least 1; the text claims β_k ∈ (0, 1), which is true of its inverse.
+    """
+    after = step if teleport_step is None else teleport_step
+    if after > 2.0 / (L * stability.upper):
+        raise ValueError(
+            f"the step after teleports, {after}, exceeds 2/(L L̃) = {2.0 / (L * stability.upper)}. Choose a smaller one."
+        )
+    teleports = {k: lam for k, lam in curvatures.items() if 0 <= k < iterations}
+    gains = [step_gain(after if k in teleports else step, L) for k in range(iterations)]
+    growths = {k: _inverse(teleport_factor(after, lam, stability)) for k, lam in teleports.items()}
+    return Steps(gains, growths, radius)
+
+
+def armijo_measured(gaps: Sequence[float], schedule: Set[int], L: float, radius: float, stability: Stability) -> Curve:
+    """δ_K ≤ 2R²L / (M + 2R²L Σ_{k ∈ ℬ} (ρ^{b_k} - 1)/δ_{k-1}), ρ = L̃/(L̃ - μ̃), M the steps without teleport.
+
+    If 0 ∈ 𝒯 the text's δ_{-1} does not exist: the step k = 0 counts as a gradient step, in M and not in ℬ.
+    """
+    return measured_form(armijo_steps(len(gaps) - 1, schedule, L, radius, stability), gaps)
+
+
+def armijo_explicit(iterations: int, schedule: Set[int], L: float, radius: float, stability: Stability) -> Curve:
+    """δ_K ≤ 2R²L / Σ_{e ∉ 𝒯, 0 < e ≤ K} ρ^{n_e}, n_e = |{i ∈ 𝒯 : i > e}|.
+
+    The main text sums over all k ∉ 𝒯, the appendix over k ∉ 𝒯 with k > 0; the range matters. The appendix proves
+    the sum over e = 1, …, K, where e is the end of a gradient step and its block. (Its algorithm also runs K + 1
+    steps for a w_K.)
+    """
+    return explicit_form(armijo_steps(iterations, schedule, L, radius, stability))
+
+
+def armijo_sharp(
+    iterations: int,
+    schedule: Set[int],
+    L: float,
+    radius: float,
+    stability: Stability,
+    initial_gap: float = math.inf,
+) -> Curve:
+    """The recursion of :func:`levelport.theory.steps.recursion` for Armijo steps: never above the published forms."""
+    return recursion(armijo_steps(iterations, schedule, L, radius, stability), initial_gap)
+
+
+def armijo_alternating(iterations: int, L: float, radius: float, stability: Stability) -> float:
+    """δ_K ≤ 2R²L(ρ - 1)/(ρ^{K/2} - 1) for even K and 𝒯 = {1, 3, …, K - 1}: linear without strong convexity.
+
+    :func:`armijo_explicit` with its geometric sum 1 + ρ + … + ρ^{K/2-1} = (ρ^{K/2} - 1)/(ρ - 1). With ρ - 1 =
+    μ̃/(L̃ - μ̃) the constant in front is 2R²L μ̃/(L̃ - μ̃). The text has its inverse, (L̃ - μ̃)/μ̃, in section 2
+    and in the corollary: too large
+    for L̃ > 2μ̃, and *too small* to be true for L̃ < 2μ̃.
+    """
+    if iterations < 2 or iterations % 2:
+        raise ValueError(f"iterations must be even and positive, not {iterations}.")
+    half, surplus, exponent = iterations // 2, stability.surplus, iterations // 2 * stability.log_growth
+    if half == 1:
+        return 2.0 * radius**2 * L
+    if surplus == 0.0:  # L̃ beyond the range of floats: the sum has K/2 terms of 1
+        return 2.0 * radius**2 * L / half
+    if exponent > 700.0:  # ρ^{K/2} overflows, also for ρ = ∞
+        return 0.0
+    return 2.0 * radius**2 * L * surplus / math.expm1(exponent)
+
+
+def alternating_break_even(stability: Stability, advantage: float = 1.0) -> float:
+    """The least even K from which on the alternating bound is strictly below GD's 2R²L/(K·advantage).
+
+    That is ρ^{K/2} > 1 + K(ρ - 1)·advantage, or, for advantage 1, K > 2 log(1 + Kμ̃/(L̃ - μ̃))/log ρ. The corollary
+    has (L̃ - μ̃)/μ̃ in the logarithm, see :func:`armijo_alternating`, and states the condition without the 2 of its
+    own proof. For μ̃ ≪ L̃ the answer is about 2.5 L̃/μ̃.
+
+    Compared are *bounds*, and GD deserves a better one than 2R²L/K: pass ``advantage = (R/‖w_0 - w*‖)²`` for its own
+    distance, times 4 for :func:`levelport.theory.rates.gradient_descent_armijo`.
+    """
+    if not advantage >= 1.0:
+        raise ValueError(f"advantage must be at least 1, not {advantage}.")
+    if math.isinf(stability.surplus):
+        return 4  # the bound is that of GD's first step at K = 2, and 0 from then on
+    if stability.surplus == 0.0:
+        return math.inf
+
+    def faster(half: int) -> bool:
+        return half * stability.log_growth > math.log1p(2.0 * half * advantage * stability.surplus)
+
+    # ρˣ is convex and 1 + 2x(ρ - 1)·advantage affine, equal at x = 0 with the steeper slope: they cross once more.
+    high = 1
+    while not faster(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if faster(middle) else (middle, high)
+    return 2 * high
+
+
+def payoff_gap(L: float, radius: float, stability: Stability, extra_cost: float = 0.0) -> float:
+    """Below this δ a teleport promises more than gradient steps: δ < 2R²L μ̃/(L̃ - μ̃), ∞ for quadratics.
+
+    A teleported step adds (ρ - 1)/δ_k to 1/δ, a gradient step 1/(2R²L). The text takes the teleport itself as free;
+    ``extra_cost`` is its price in gradient steps and divides the threshold by 1 + extra_cost. The text compares
+    δ_{k-1}, the gap one step earlier; by the one-step inequalities δ_k, the gap now, decides. Guarantees are
+    compared, not outcomes.
+    """
+    if not extra_cost >= 0.0:
+        raise ValueError(f"extra_cost must not be negative, not {extra_cost}.")
+    return 2.0 * radius**2 * L * stability.surplus / (1.0 + extra_cost)
+
+
+def fixed_measured(gaps: Sequence[float], steps: Steps) -> Curve:
+    """δ_K ≤ 2R² / (ξM + 2R² Σ_{k ∈ ℬ} ψ_{k-1}/δ_{k-1}), ψ_{k-1} = Π_{i=k}^{k+b_k-1} β_i - 1.
+
+    The theorem has ψ = 1 - Πβ, which is negative for β ≥ 1: taken literally, teleports would make the bound worse or
+    negative. Its proof has ξM/(2R²) ≤ 1/δ_K + Σ(1 - Πβ)/δ_{k-1}, and moving the sum across turns the sign.
+    """
+    return measured_form(steps, gaps)
+
+
+def fixed_explicit(steps: Steps) -> Curve:
+    """δ_K ≤ 2R² / (ξ Σ_{e ∉ 𝒯, 0 < e ≤ K} Π_{i ∈ 𝒯, i > e} β_i).
+
+    The published product runs over i ∉ 𝒯 of ζ_{i-1}, all of which are 1; it must run over the teleports after e. (An
+    intermediate line also divides by a stray L.)
+    """
+    return explicit_form(steps)
+
+
+def fixed_simplified(
+    gaps: Sequence[float], curvatures: Mapping[int, float], L: float, radius: float, stability: Stability
+) -> Curve:
+    """δ_K ≤ 2R²LL̃ / (M + 2R²LL̃ Σ_{k ∈ ℬ} (Π_i LL̃/(LL̃ - λ_iμ̃) - 1)/δ_{k-1}) for η = 1/(LL̃).
+
+    A weaker, simpler form of :func:`fixed_measured`: 1/ξ ≤ LL̃ and β_i ≥ LL̃/(LL̃ - λ_iμ̃). The corollary has β_i ≤
+    and 1 - Π, both the wrong way round; its last display, for alternating steps, has the right sign again.
+    """
+    scale = L * stability.upper
+    growths = {k: _inverse(1.0 - lam * stability.lower / scale) for k, lam in curvatures.items() if k < len(gaps) - 1}
+    return measured_form(Steps([1.0 / scale] * (len(gaps) - 1), growths, radius), gaps)
+
+
+def fixed_alternating(
+    curvatures: Sequence[float], L: float, radius: float, stability: Stability, *, long_gradient_steps: bool = False
+) -> float:
+    """δ_K ≤ 4R²Lμ̃ Π_{i ∈ 𝒯} (1 - λ_iμ̃/(LL̃)) for η = 1/(LL̃), 𝒯 = {1, 3, …, K - 1} and K ≥ 2 log 2 · L̃/μ̃.
+
+    ``curvatures`` are λ_1, λ_3, …, λ_{K-1}. With q_i = 1/β_i ≥ 1 - μ̃/L̃ =: c the recursion gives
+
+        1/δ_K ≥ ξ/(2R²) Π q_i⁻¹ Σ_{j<K/2} q_1 ⋯ q_j,     Σ ≥ (1 - c^{K/2})/(1 - c) ≥ L̃/(2μ̃)  once c^{K/2} ≤ ½.
+
+    The proposition has 4R²LL̃²/μ̃ in front: L̃/μ̃ went into the numerator instead of the denominator, a loss of
+    (L̃/μ̃)². It also bounds q_i by 1 - 2μ̃/L̃, which may be negative, asks for K ≥ 4L̃/μ̃, and multiplies over even
+    i, where nothing teleports. ``long_gradient_steps`` takes η = 1/L at the other iterations, which gains a factor
+    L̃.
+    """
+    iterations = 2 * len(curvatures)
+    needed = 2.0 * math.log(2.0) * stability.upper / stability.lower
+    if iterations < needed:
+        raise ValueError(f"this bound starts at K = {math.ceil(needed)} iterations, not {iterations}.")
+    product = math.prod(1.0 - lam * stability.lower / (L * stability.upper) for lam in curvatures)
+    bound = 4.0 * radius**2 * L * stability.lower * product
+    return bound / stability.upper if long_gradient_steps else bound
+
+
+def _inverse(factor: float) -> float:
+    """β = 1/factor; a factor that rounding made negative is 0."""
+    return math.inf if factor <= 0.0 else 1.0 / factor

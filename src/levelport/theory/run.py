@@ -1,0 +1,163 @@
+"""Gradient descent with teleports exactly as the theorems mean it: the yardstick for the bounds.
+
+Not an optimizer for use (:mod:`levelport.optim` has those): the line search finds the *largest* Armijo step, which the
+theorems need and which is dear, and everything the theorems speak of is recorded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from levelport.objective import Objective, ObjectiveError, Point
+from levelport.teleport.front_door import teleport
+from levelport.teleport.result import Certificate
+
+Oracle = Callable[[Point], Point]
+"""Maps the point w to a point w⁺ with f(w⁺) ≤ f(w) and a gradient at least as large."""
+
+StepRule = Callable[[Objective, Point], float]
+"""Chooses the step η at a point."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Iteration k: δ_k, ‖w_k - w*‖, and what the step from w_k⁺ (w_k itself without a teleport) was like.
+
+    ``curvature`` is λ_k = ⟨g, Hg⟩/‖g‖² and ``alignment`` cos ∠(g, Hg), both at w_k⁺.
+    """
+
+    gap: float
+    distance: float
+    gradient_norm: float
+    teleported: bool
+    step: float
+    curvature: float
+    alignment: float
+    distance_after_teleport: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """The rows k = 0, …, K - 1, and the end."""
+
+    rows: tuple[Row, ...]
+    final_gap: float
+    final: Tensor
+
+    @property
+    def gaps(self) -> list[float]:
+        """δ_0, …, δ_K."""
+        return [row.gap for row in self.rows] + [self.final_gap]
+
+    @property
+    def steps(self) -> list[float]:
+        """η_0, …, η_{K-1}."""
+        return [row.step for row in self.rows]
+
+    @property
+    def curvatures(self) -> dict[int, float]:
+        """λ_k of the iterations that teleported."""
+        return {k: row.curvature for k, row in enumerate(self.rows) if row.teleported}
+
+
+def fixed_step(step: float, teleport_step: float | None = None) -> tuple[StepRule, StepRule]:
+    """η at every iteration; a different one after teleports if given."""
+    after = step if teleport_step is None else teleport_step
+    return (lambda objective, point: step), (lambda objective, point: after)
+
+
+def largest_armijo_step(objective: Objective, point: Point, *, relative_accuracy: float = 1e-12) -> float:
+    """max{η : f(w - ηg) ≤ f(w) - η/2 ‖g‖²} for convex f, from below.
+
+    For convex f the admissible η form an interval [0, η̄]: doubling brackets its end, bisection finds it, and the
+    lower end of the last bracket is returned, so that the step itself passes the test.
+    """
+    slope = 0.5 * point.gradient_norm**2
+    if slope == 0.0:
+        return 0.0
+
+    def admissible(step: float) -> bool:
+        value = objective.at(point.x - step * point.gradient).value
+        return math.isfinite(value) and value <= point.value - step * slope
+
+    step = 1.0
+    while not admissible(step):
+        step *= 0.5
+        if step < 1e-30:  # decreases are below rounding: we are at the minimum
+            return 0.0
+    while admissible(2.0 * step):
+        step *= 2.0
+        if step > 1e30:
+            raise ObjectiveError("f falls without end along its gradient, so there is no largest Armijo step.")
+    low, high = step, 2.0 * step
+    while high - low > relative_accuracy * low:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if admissible(middle) else (low, middle)
+    return low
+
+
+def solver_oracle(objective: Objective, solver: str = "auto", *, max_hvps: int = 200, tol: float = 1e-8) -> Oracle:
+    """Teleports by :func:`levelport.teleport`: to a KKT point, not always to the global maximiser."""
+
+    def oracle(point: Point) -> Point:
+        x = teleport(objective, point.x, solver, max_hvps=max_hvps, tol=tol).x
+        assert isinstance(x, Tensor)
+        return objective.at(x, curvature=True)
+
+    return oracle
+
+
+def quadratic_oracle(objective: Objective, hessian: Tensor, minimiser: Tensor) -> Oracle:
+    """The exact teleport w* ± sqrt(2δ/λ_max) v_max of a convex quadratic, to the nearer of the two maximisers."""
+    eigenvalues, vectors = torch.linalg.eigh(hessian)
+    top, direction = float(eigenvalues[-1]), vectors[:, -1]
+
+    def oracle(point: Point) -> Point:
+        residual = point.x - minimiser
+        gap = 0.5 * float(residual @ (hessian @ residual))
+        sign = -1.0 if float(residual @ direction) < 0.0 else 1.0
+        return objective.at(minimiser + sign * math.sqrt(2.0 * gap / top) * direction, curvature=True)
+
+    return oracle
+
+
+def run_gradient_descent(
+    objective: Objective,
+    start: Tensor,
+    iterations: int,
+    *,
+    minimum: float,
+    minimiser: Tensor,
+    schedule: Set[int] = frozenset(),
+    oracle: Oracle | None = None,
+    rules: tuple[StepRule, StepRule] = (largest_armijo_step, largest_armijo_step),
+) -> Run:
+    """K iterations from ``start``; those in ``schedule`` teleport first. ``rules``: plain and teleported steps."""
+    if schedule and oracle is None:
+        raise ValueError("a schedule with teleports needs an oracle: pass quadratic_oracle(...) or solver_oracle(...).")
+    rows: list[Row] = []
+    point = objective.at(start, curvature=True)
+    for k in range(iterations):
+        teleports = k in schedule and point.gradient_norm > 0.0
+        landed = oracle(point) if teleports and oracle is not None else point
+        step = rules[teleports](objective, landed)
+        certificate = Certificate.at(landed)
+        rows.append(
+            Row(
+                gap=point.value - minimum,
+                distance=float(torch.linalg.vector_norm(point.x - minimiser)),
+                gradient_norm=landed.gradient_norm,
+                teleported=teleports,
+                step=step,
+                curvature=certificate.curvature,
+                alignment=certificate.alignment,
+                distance_after_teleport=float(torch.linalg.vector_norm(landed.x - minimiser)),
+            )
+        )
+        point = objective.at(landed.x - step * landed.gradient, curvature=True)
+    return Run(tuple(rows), point.value - minimum, point.x)

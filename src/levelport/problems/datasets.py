@@ -46,6 +46,12 @@ class DataInfo:
     task: Task
     classes: int = 2
     positives: int | None = None
+    own_test_samples: int = 0
+
+    @property
+    def training_samples(self) -> int:
+        """Samples in the training split."""
+        return self.samples - (self.own_test_samples or int(TEST_FRACTION * self.samples))
 
     @property
     def outputs(self) -> int:
@@ -86,7 +92,7 @@ class DataSet:
 
 
 _BUILT_IN = {
-    "mnist": DataInfo("mnist", 70000, 784, Task.CLASSES, classes=10),
+    "mnist": DataInfo("mnist", 70000, 784, Task.CLASSES, classes=10, own_test_samples=10000),
     "breast-cancer-wisconsin": DataInfo("breast-cancer-wisconsin", 569, 30, Task.BINARY, positives=357),
     "digits": DataInfo("digits", 1797, 64, Task.CLASSES, classes=10),
 }

@@ -50,7 +50,7 @@ class State(enum.Enum):
     FETCHED = "fetched"
     DAMAGED = "damaged"
     MISSING = "missing"
-    COMPUTED = "computed"
+    SCIKIT_LEARN = "from scikit-learn"
 
 
 @dataclass(frozen=True)

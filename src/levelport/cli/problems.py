@@ -1,0 +1,93 @@
+"""``levelport problems``: the named problems, their optima, and better values for networks."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from levelport.problems import best_known, storage
+from levelport.problems.catalogue import UCI
+from levelport.problems.optima import OptimumError
+from levelport.problems.registry import PROBLEM_NAMES, REGULARISATION, problem
+
+app = typer.Typer(help="Named problems and what is known of their optima.", no_args_is_help=True)
+
+Reg = Annotated[list[float] | None, typer.Option("--reg", help="Strength of the penalty; may be repeated.")]
+Seed = Annotated[int, typer.Option(help="Decides the split and the start.")]
+
+
+@app.command("list")
+def list_problems() -> None:
+    """Show the benchmark's problems; any MODEL/DATA is a name."""
+    typer.echo(f"{'name':42} {'n (train)':>9} {'dimension':>9}  optimum")
+    for name in PROBLEM_NAMES:
+        one = problem(name)
+        kind = "certified" if one.convex else "best known"
+        typer.echo(f"{name:42} {one.info.training_samples:9} {one.dimension:9}  {kind}")
+    typer.echo(f"Every name takes --reg (the paper: {', '.join(f'{reg:g}' for reg in REGULARISATION)}) and --seed.")
+    typer.echo(
+        "Any MODEL/DATA will do: logreg, linreg, mlp-relu-100-100, mlp-softplus-50, any sizes; 'levelport data list'."
+    )
+
+
+@app.command("optimum")
+def show_optimum(
+    names: Annotated[list[str] | None, typer.Argument(help="MODEL/DATA; all logistic problems by default.")] = None,
+    reg: Reg = None,
+    seed: Seed = 0,
+    refresh: Annotated[bool, typer.Option(help="Compute anew, whatever the cache has.")] = False,
+) -> None:
+    """Print optimal values with their certified lower bounds."""
+    typer.echo(f"{'problem':36} {'reg':>6}  {'optimum':20} {'proven to':9} attained  how")
+    begun, certified, failures = time.perf_counter(), [], []
+    for name in names or [f"logreg/{data}" for data in UCI]:
+        for strength in reg or REGULARISATION:
+            try:
+                found = problem(name, reg=strength, seed=seed).optimum(refresh=refresh)
+            except (ValueError, OptimumError, storage.DataError) as error:
+                failures.append(f"{name} reg={strength:g}: {error}")
+                continue
+            certified.append(found.certified)
+            attained = {True: "yes", False: "no", None: "unknown"}[found.attained]
+            typer.echo(f"{name:36} {strength:6g}  {found.value:<20.15g} {found.gap:<9.1e} {attained:9} {found.how}")
+    took = time.perf_counter() - begun
+    typer.echo(f"{len(certified)} optima, {sum(certified)} certified to 1e-12 relative, {took:.1f} s.")
+    for failure in failures:
+        typer.secho(failure, fg="red", err=True)
+    if failures:
+        raise typer.Exit(1)
+
+
+@app.command("improve")
+def improve_best_known(
+    names: Annotated[list[str], typer.Argument(help="MODEL/DATA of networks.")],
+    reg: Reg = None,
+    seed: Seed = 0,
+    starts: Annotated[int, typer.Option(help="Runs of L-BFGS, each from another start.", min=1)] = 3,
+    iterations: Annotated[int, typer.Option(help="Iterations per run.", min=1)] = 2000,
+    table: Annotated[
+        Path | None, typer.Option(help="The table to write to: this machine's by default, or the committed one.")
+    ] = None,
+) -> None:
+    """Look for better values of network problems by L-BFGS, and write them down where they beat the known ones."""
+    from levelport.problems.improve import improve
+
+    for name in names:
+        for strength in reg or REGULARISATION:
+            try:
+                one = problem(name, reg=strength, seed=seed)
+            except ValueError as error:
+                raise typer.BadParameter(str(error)) from error
+            if one.convex:
+                raise typer.BadParameter(
+                    f"{name} is convex: 'levelport problems optimum {name}' solves it for certain."
+                )
+            known = best_known.lookup(name, strength, seed)
+            _, found = improve(one, starts=starts, iterations=iterations)
+            better = best_known.record(name, strength, seed, found, table=table)
+            before = "none" if known is None else f"{known.value:.12g}"
+            verdict = "written down" if better else "no better"
+            typer.echo(f"{one}: {found.value:.12g} (known: {before}), {verdict}")

@@ -1,0 +1,116 @@
+"""Data parallel: f is a mean over samples, every process holds a shard of them, and the sums go over the network.
+
+With n_r samples on rank r, n = Σ_r n_r, and f_r the mean over the shard of rank r,
+
+    f(x) = Σ_r (n_r/n) f_r(x),   ∇f(x) = Σ_r (n_r/n) ∇f_r(x),   ∇²f(x) v = Σ_r (n_r/n) ∇²f_r(x) v.
+
+All three are all-reduced, so every rank sees the same numbers, takes the same decisions and ends at the same
+point, bit for bit. A penalty on x belongs into every local objective: the weights sum to one. Limits on time would
+be read off clocks that differ between ranks: limit the cost instead.
+
+DistributedDataParallel cannot do this: it synchronises gradients, but not gradients of gradients.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from levelport.objective import Ledger, Objective, ObjectiveError, Point
+
+
+class DistributedObjective(Objective):
+    """The mean of the ranks' local objectives, weighted by their samples.
+
+    Every rank must make the same calls in the same order, from the same start; :meth:`broadcast` makes it so.
+
+    Args:
+        local: the objective over this rank's shard.
+        samples: the size of the shard.
+        group: the process group; None is the default one.
+        timeout: how long a rank waits for the others before it gives up with an error.
+    """
+
+    def __init__(
+        self,
+        local: Objective,
+        samples: int,
+        *,
+        group: dist.ProcessGroup | None = None,
+        timeout: timedelta = timedelta(seconds=60),
+    ) -> None:
+        super().__init__()
+        if not dist.is_available() or not dist.is_initialized():
+            raise ObjectiveError(
+                "there is no process group. Call torch.distributed.init_process_group('gloo') first and launch the "
+                "script with torchrun."
+            )
+        if samples < 1:
+            raise ObjectiveError(f"samples must be at least 1, not {samples}: every rank needs a shard of its own.")
+        self.local = local
+        self.ledger = local.ledger
+        self.group = group
+        self.timeout = timeout
+        self.dimension = local.dimension
+        self.dtype = local.dtype
+        self.device = local.device
+        self.deterministic = local.deterministic
+        shape = torch.tensor([samples, local.dimension, local.dimension**2], dtype=torch.float64, device=self.device)
+        total = self.sum(shape).tolist()
+        self.samples = int(total[0])
+        self.weight = samples / total[0]
+        ranks = dist.get_world_size(group)
+        if ranks * total[2] != total[1] ** 2:  # the variance of the dimensions over the ranks
+            raise ObjectiveError(f"the ranks disagree about the dimension; here it is {local.dimension}.")
+
+    def at(self, x: Tensor, *, curvature: bool = False) -> Point:
+        return _DistributedPoint(x, self, self.local.at(x, curvature=curvature))
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum of ``tensor`` over the ranks, in place."""
+        return self._wait(dist.all_reduce(tensor, group=self.group, async_op=True), tensor)
+
+    def broadcast(self, x: Tensor) -> Tensor:
+        """Rank 0's ``x`` on every rank, in place."""
+        source = 0 if self.group is None else dist.get_global_rank(self.group, 0)
+        return self._wait(dist.broadcast(x, src=source, group=self.group, async_op=True), x)
+
+    def _wait(self, work: dist.Work | None, tensor: Tensor) -> Tensor:
+        try:
+            if work is not None and not work.wait(self.timeout):
+                raise RuntimeError("the collective did not finish")
+        except RuntimeError as error:
+            rank = dist.get_rank(self.group)
+            raise RuntimeError(
+                f"rank {rank} lost contact with another rank (waited at most {self.timeout.total_seconds():g} s): that "
+                "process died, raised an error or did not make the same calls. Look at its output, then start all "
+                "ranks again from the last checkpoint."
+            ) from error
+        return tensor
+
+
+class _DistributedPoint(Point):
+    """The local point's numbers, weighted and summed. The local point does the counting: all ranks do the same."""
+
+    def __init__(self, x: Tensor, objective: DistributedObjective, local: Point) -> None:
+        super().__init__(x, Ledger())
+        self.shares_forward = local.shares_forward
+        self._objective = objective
+        self._local = local
+
+    def _evaluate_value(self) -> float:
+        # In double precision: a line search must not lose the digits that the ranks still have.
+        value = torch.tensor(
+            self._objective.weight * self._local.value, dtype=torch.float64, device=self._objective.device
+        )
+        return float(self._objective.sum(value))
+
+    def _evaluate_gradient(self) -> tuple[float, Tensor]:
+        gradient = self._objective.sum(self._local.gradient * self._objective.weight)
+        return (self._value if self._value is not None else self._evaluate_value()), gradient
+
+    def _evaluate_hvp(self, v: Tensor) -> Tensor:
+        return self._objective.sum(self._local.hvp(v) * self._objective.weight)

@@ -1,0 +1,216 @@
+"""A loss over live parameters: what a training loop already has, seen as a function on ℝᵈ.
+
+The loss is a callable without arguments that reads its parameters wherever they live, so evaluating it at x means
+writing x into them. A write makes every graph built before it useless. Therefore only the point evaluated last
+owns a graph; an older one that is asked for a product builds its graph again, and the ledger says so.
+
+Nothing else moves: ``.grad`` is never touched, buffers of modules are copies while the loss runs, random generators
+are put back, autocast is off. After use, :meth:`ParametersObjective.load` puts the parameters where they belong.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from levelport.objective import Objective, ObjectiveError, Point
+from levelport.objectives.autograd import _flat_gradient, _second_backward, as_scalar_loss
+from levelport.objectives.structure import Structure
+from levelport.objectives.undisturbed import RandomState, undisturbed
+
+Loss = Callable[[], Tensor]
+"""A loss-only callable: computes the loss and returns it, without ``backward()``."""
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The mean of a loss over a fixed set of batches, evaluated one batch at a time.
+
+    f = Σ_b weight_b · loss(*batch_b) / Σ_b weight_b; memory is bounded by one batch.
+
+    Args:
+        loss: called as ``loss(*batch)``; a mean over the samples of the batch.
+        batches: tuples of tensors, for instance ``(inputs, targets)``.
+        weights: one per batch; None takes the number of samples, the length of the batch's first tensor.
+    """
+
+    loss: Callable[..., Tensor]
+    batches: Sequence[tuple[Any, ...]]
+    weights: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.batches) == 0:
+            raise ValueError("batches is empty; pass at least one batch, for instance [(inputs, targets)].")
+        if self.weights is not None and len(self.weights) != len(self.batches):
+            raise ValueError(f"weights has {len(self.weights)} entries for {len(self.batches)} batches.")
+
+    def terms(self) -> list[tuple[float, Loss]]:
+        """The share of each batch, and its loss."""
+        weights = [float(len(batch[0])) for batch in self.batches] if self.weights is None else self.weights
+        total = sum(weights)
+
+        def bind(batch: tuple[Any, ...]) -> Loss:
+            return lambda: self.loss(*batch)
+
+        return [(weight / total, bind(batch)) for weight, batch in zip(weights, self.batches, strict=True)]
+
+
+class ParametersObjective(Objective):
+    """f(w) for parameters w that live in modules, and a loss that reads them there.
+
+    Args:
+        parameters: those with ``requires_grad``; the others stay as they are. A parameter given twice counts once.
+        loss: a loss-only callable, or :class:`Batches`.
+        noise: "refuse" makes :func:`levelport.teleport` raise if two evaluations differ (dropout);
+            "replay" starts the generators from the same state in every evaluation.
+        random_state: the state to replay; None takes the present one.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[Tensor],
+        loss: Loss | Batches,
+        *,
+        noise: Literal["refuse", "replay"] = "refuse",
+        random_state: RandomState | None = None,
+    ) -> None:
+        super().__init__()
+        self.parameters = list(dict.fromkeys(p for p in parameters if p.requires_grad))
+        if not self.parameters:
+            raise ObjectiveError("no parameter has requires_grad=True, so there is nothing to move.")
+        if not callable(loss) and not isinstance(loss, Batches):
+            raise ObjectiveError(
+                f"the loss must be a callable without arguments that returns the loss, not a {type(loss).__name__}; "
+                "for example lambda: loss_fn(model(x), y)."
+            )
+        if noise not in ("refuse", "replay"):
+            raise ValueError(f"noise must be 'refuse' or 'replay', not {noise!r}.")
+        self.structure = Structure(self.parameters)
+        self.dimension = self.structure.dimension
+        self.dtype = self.structure.dtype
+        self.device = self.structure.device
+        self.terms = loss.terms() if isinstance(loss, Batches) else [(1.0, loss)]
+        self._replay = (random_state or RandomState.capture(self.device)) if noise == "replay" else None
+        self._owner: weakref.ref[_ParameterPoint] | None = None
+
+    def current(self) -> Tensor:
+        """The parameters as a flat vector (a copy)."""
+        return self.structure.flatten(self.parameters)
+
+    def load(self, x: Tensor) -> None:
+        """Write the flat vector ``x`` into the parameters, outside any graph."""
+        owner = self._owner() if self._owner is not None else None
+        if owner is not None:
+            owner.drop_graph()
+        self._owner = None
+        with torch.no_grad():
+            for parameter, value in zip(self.parameters, self.structure.leaves(x.detach()), strict=True):
+                parameter.copy_(value)
+
+    def at(self, x: Tensor, *, curvature: bool = False) -> Point:
+        return _ParameterPoint(x, self, curvature=curvature)
+
+    def _evaluate(self, loss: Loss) -> Tensor:
+        """The loss with its graph, at the parameters as they are."""
+        with undisturbed(self.device, replay=self._replay, full_precision=True), torch.enable_grad():
+            result = as_scalar_loss(loss())
+        if result.dtype in (torch.float16, torch.bfloat16) and result.dtype != self.dtype:
+            raise ObjectiveError(
+                f"the loss came back in {result.dtype} although the parameters are {self.dtype}: it switches autocast "
+                "on by itself. Teleport on a loss without autocast."
+            )
+        return result
+
+
+class _ParameterPoint(Point):
+    """A point of a :class:`ParametersObjective`. Its graph lives until the parameters are written to."""
+
+    def __init__(self, x: Tensor, objective: ParametersObjective, *, curvature: bool) -> None:
+        super().__init__(x, objective.ledger)
+        self._objective = objective
+        self._curvature = curvature
+        self._single = len(objective.terms) == 1
+        self.shares_forward = self._single
+        self._loss: Tensor | None = None
+        self._differentiable_gradient: Tensor | None = None
+
+    def drop_graph(self) -> None:
+        """The parameters are about to change."""
+        self._loss = None
+        self._differentiable_gradient = None
+
+    def _occupy(self) -> None:
+        """Bring the parameters to x."""
+        owner = self._objective._owner
+        if owner is None or owner() is not self:
+            self._objective.load(self.x)
+            self._objective._owner = weakref.ref(self)
+
+    def _run_forward(self) -> Tensor:
+        self._occupy()
+        if self._loss is None:
+            self._loss = self._objective._evaluate(self._objective.terms[0][1])
+        return self._loss
+
+    def _evaluate_value(self) -> float:
+        if self._single:
+            return float(self._run_forward().detach())
+        self._occupy()
+        total = 0.0
+        for weight, loss in self._objective.terms:
+            total += weight * float(self._objective._evaluate(loss).detach())
+        return total
+
+    def _evaluate_gradient(self) -> tuple[float, Tensor]:
+        parameters = self._objective.parameters
+        if not self._single:
+            return self._gradient_by_batches()
+        if self._value is not None and self._loss is None:
+            self._ledger.values += 1  # the forward pass of the value was lost to a write
+        loss = self._run_forward()
+        gradient = _gradient_of(loss, parameters, create_graph=self._curvature)
+        if self._curvature:
+            self._differentiable_gradient = gradient
+        value = self._value if self._value is not None else float(loss.detach())
+        return value, gradient.detach()
+
+    def _gradient_by_batches(self) -> tuple[float, Tensor]:
+        self._occupy()
+        value, gradient = 0.0, torch.zeros_like(self.x)
+        for weight, term in self._objective.terms:
+            loss = self._objective._evaluate(term)
+            value += weight * float(loss.detach())
+            gradient.add_(_gradient_of(loss, self._objective.parameters), alpha=weight)
+        return value, gradient
+
+    def _evaluate_hvp(self, v: Tensor) -> Tensor:
+        parameters = self._objective.parameters
+        if not self._single:
+            self._occupy()
+            product = torch.zeros_like(v)
+            for weight, term in self._objective.terms:
+                loss = self._objective._evaluate(term)
+                gradient = _gradient_of(loss, parameters, create_graph=True)
+                product.add_(_second_backward(gradient, parameters, v), alpha=weight)
+            return product
+        if self._differentiable_gradient is None:
+            if self._gradient is not None and self._loss is None:
+                self._ledger.gradients += 1  # its graph was lost to a write
+            self._differentiable_gradient = _gradient_of(self._run_forward(), parameters, create_graph=True)
+        return _second_backward(self._differentiable_gradient, parameters, v)
+
+
+def _gradient_of(loss: Tensor, parameters: list[Tensor], *, create_graph: bool = False) -> Tensor:
+    try:
+        return _flat_gradient(loss, parameters, create_graph=create_graph)
+    except RuntimeError as error:
+        if "sparse" not in str(error):
+            raise
+        raise ObjectiveError(
+            "a parameter has a sparse gradient, which has no second derivative. Use nn.Embedding(..., sparse=False)."
+        ) from error

@@ -1,0 +1,93 @@
+"""Evaluating a loss without leaving a trace: module buffers and random numbers stay as they were.
+
+A loss is asked for many times during a teleport or a line search, but training must see none of it. Two things
+move when a loss is merely evaluated: buffers of modules (the running statistics of BatchNorm) and the state of the
+random number generators (dropout). Inside :func:`undisturbed` every module that is called works on copies of its
+buffers, and the generators are put back at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from levelport.objective import ObjectiveError
+
+
+@dataclass(frozen=True)
+class RandomState:
+    """The state of torch's generators: the CPU's, and that of one accelerator if the device is one."""
+
+    cpu: Tensor
+    accelerator: Tensor | None
+    device: torch.device
+
+    @classmethod
+    def capture(cls, device: torch.device) -> RandomState:
+        """The present state."""
+        accelerator = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        return cls(torch.get_rng_state(), accelerator, device)
+
+    def restore(self) -> None:
+        """Make this state the present one."""
+        torch.set_rng_state(self.cpu)
+        if self.accelerator is not None:
+            torch.cuda.set_rng_state(self.accelerator, self.device)
+
+
+@contextmanager
+def undisturbed(
+    device: torch.device, *, replay: RandomState | None = None, full_precision: bool = False
+) -> Iterator[None]:
+    """Whatever modules and generators do in here is undone at the end.
+
+    Args:
+        device: whose generator is put back, next to the CPU's.
+        replay: random numbers start from this state, so that every evaluation sees the same dropout mask.
+        full_precision: switch autocast off, also where the loss switches it on around a module, and refuse
+            modules whose gradients of gradients would not be synchronised.
+    """
+    before = RandomState.capture(device)
+    swapped: dict[int, tuple[nn.Module, dict[str, Tensor]]] = {}
+
+    def lend_copies(module: nn.Module, _inputs: Any) -> None:
+        if full_precision:
+            _reject_data_parallel(module)
+            if torch.is_autocast_enabled(device.type):
+                # Leaving the autocast block of the loss sets the state it found on entry: off.
+                torch.set_autocast_enabled(device.type, False)
+        if id(module) in swapped:  # called twice within one loss: it goes on with its copies
+            return
+        originals = {name: buffer for name, buffer in module.named_buffers(recurse=False) if buffer is not None}
+        swapped[id(module)] = module, originals
+        for name, buffer in originals.items():
+            setattr(module, name, buffer.clone())
+
+    handle = register_module_forward_pre_hook(lend_copies)
+    try:
+        if replay is not None:
+            replay.restore()
+        with torch.autocast(device.type, enabled=False) if full_precision else nullcontext():
+            yield
+    finally:
+        handle.remove()
+        for module, originals in swapped.values():
+            for name, buffer in originals.items():
+                setattr(module, name, buffer)
+        before.restore()
+
+
+def _reject_data_parallel(module: nn.Module) -> None:
+    if isinstance(module, DistributedDataParallel):
+        raise ObjectiveError(
+            "the loss calls a DistributedDataParallel module, which does not synchronise Hessian-vector products. "
+            "Call the module inside it (model.module) and pass distribute=functools.partial("
+            "levelport.DistributedObjective, samples=<samples of this rank>)."
+        )

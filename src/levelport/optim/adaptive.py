@@ -1,0 +1,142 @@
+"""When to teleport, decided on the way: when progress stalls, or when a teleport is worth its cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from levelport.optim.history import History, Trial
+from levelport.optim.schedules import Schedule
+
+
+@dataclass(frozen=True)
+class WhenStalled(Schedule):
+    """When the run has slowed down.
+
+    Args:
+        threshold: for "progress", the decrease of f over ``window`` ticks relative to its decrease since the first
+            tick known; for "gradient_norm", ‖∇f‖ relative to the largest seen. At or below it the run has stalled.
+        measure: what is watched.
+        window: over how many plain ticks progress is measured.
+        wait: ticks to wait after a teleport, and at the start, before looking again.
+
+    Example:
+        >>> print(WhenStalled(0.01, wait=20))
+        when progress over 10 steps falls to 0.01 of the total, at most every 20 steps
+    """
+
+    threshold: float = 1e-2
+    measure: Literal["progress", "gradient_norm"] = "progress"
+    window: int = 10
+    wait: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.threshold < 1.0:
+            raise ValueError(f"threshold must lie between 0 and 1, not {self.threshold}: it is relative.")
+        if self.measure not in ("progress", "gradient_norm"):
+            raise ValueError(f"measure must be 'progress' or 'gradient_norm', not {self.measure!r}.")
+        if self.window < 1 or self.wait < 1:
+            raise ValueError(f"window and wait must be at least 1, not {self.window} and {self.wait}.")
+
+    @property
+    def watches(self) -> bool:
+        return True
+
+    def due(self, tick: int, history: History) -> bool:
+        last = history.last_teleport
+        if tick < self.wait or (last is not None and tick - last < self.wait):
+            return False
+        now = history.ticks[-1]
+        if self.measure == "gradient_norm":
+            return now.gradient_norm <= self.threshold * max(seen.gradient_norm for seen in history.ticks)
+        plain = history.plain_ticks()
+        if len(plain) <= self.window:
+            return False
+        total = history.ticks[0].value - now.value
+        return plain[-1 - self.window].value - now.value <= self.threshold * max(total, 0.0)
+
+    def __str__(self) -> str:
+        pause = f"at most every {self.wait} {self.unit}"
+        if self.measure == "gradient_norm":
+            return f"when the gradient norm falls to {self.threshold:g} of its largest, {pause}"
+        return f"when progress over {self.window} {self.unit} falls to {self.threshold:g} of the total, {pause}"
+
+
+@dataclass(frozen=True)
+class WhenItPays(Schedule):
+    """When the predicted gain of a teleport exceeds its measured cost.
+
+    Both are measured in this very run. Let r be the decrease of f per gradient equivalent of recent plain steps, and
+    let the last teleport, with the step after it, have cost C and decreased f by D when the plain rate was r₀. Its
+    worth y = D/(C r₀) says how many times more it bought than plain steps. Both D and r₀ shrink with f - f*, so y
+    is the forecast for the next one.
+
+    * First trial: when r has fallen to ``slowdown`` times the best rate so far (the theory of the paper has late
+      teleports pay, and measurements agree), and not before ``start``.
+    * Paid (y > ``margin``): the next one follows after ``pause`` ticks.
+    * Did not pay, compared with plain steps just before it: the next trial waits ``patience`` ticks, and twice as
+      long after every further failure.
+
+    Example:
+        >>> print(WhenItPays())
+        when it pays: first trial when progress per cost has fallen to 0.1 of its best
+    """
+
+    slowdown: float = 0.1
+    margin: float = 1.0
+    start: int = 5
+    pause: int = 1
+    patience: int = 20
+    window: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.slowdown <= 1.0:
+            raise ValueError(f"slowdown must lie in (0, 1], not {self.slowdown}.")
+        if not self.margin > 0.0:
+            raise ValueError(f"margin must be positive, not {self.margin}.")
+        for name in ("start", "pause", "patience", "window"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
+
+    @property
+    def watches(self) -> bool:
+        return True
+
+    def due(self, tick: int, history: History) -> bool:
+        if tick < self.start:
+            return False
+        if not history.trials:
+            return self._slowed_down(history)
+        last = history.trials[-1]
+        return tick - last.index >= self._wait_after(last, history)
+
+    def _wait_after(self, last: Trial, history: History) -> int:
+        if last.worth > self.margin:
+            return self.pause
+        if not last.fresh:  # compared with a rate of long ago: take plain steps to measure a new one
+            return self.window
+        failures = 0
+        for trial in reversed(history.trials):
+            if trial.worth > self.margin:
+                break
+            failures += trial.fresh
+        return self.patience * 2 ** (failures - 1)
+
+    def _slowed_down(self, history: History) -> bool:
+        ticks = history.ticks
+        best = max(
+            (
+                (earlier.value - later.value) / (later.cost - earlier.cost)
+                for earlier, later in pairwise(ticks)
+                if later.cost > earlier.cost
+            ),
+            default=math.nan,
+        )
+        return history.plain_rate(self.window) <= self.slowdown * best
+
+    def __str__(self) -> str:
+        return f"when it pays: first trial when progress per cost has fallen to {self.slowdown:g} of its best"

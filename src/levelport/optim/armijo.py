@@ -1,0 +1,234 @@
+"""Gradient descent with the Armijo line search as the paper runs it.
+
+A step size η is good enough if (Armijo, 1966)
+
+    f(x - η g) ≤ f(x) - c η ‖g‖²,      g = ∇f(x).
+
+Each search starts from the last step size. While that is good enough it grows by 1.25; as soon as it is not, it
+shrinks by 0.8 until it is again. So the step taken is always close to the largest acceptable one. A trial where f is
+not a finite number is not acceptable.
+
+Right after a teleport the curvature λ along g is known, and 1/λ is the Newton step. There the largest acceptable
+step is the wrong one: along g the quadratic model accepts everything up to 2(1 - c)/λ, and the decrease is best at
+1/λ. So that search starts at 1/λ, does not grow, and forgives rounding errors of f in the first trial.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from levelport.objective import Objective, Point
+from levelport.optim.closures import StepLoss
+from levelport.optim.step_rule import Step, after_teleport, check_positive, newton_step_size
+from levelport.optim.torch_base import FlatOptimizer
+from levelport.teleport import TeleportResult
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Found(Generic[T]):
+    """An acceptable step size and the trial that showed it."""
+
+    size: float
+    trial: T
+
+
+def armijo_search(
+    evaluate: Callable[[float], tuple[float, T]],
+    acceptable: Callable[[float, float], bool],
+    start: float,
+    *,
+    grow: float = 1.25,
+    shrink: float = 0.8,
+    max_step: float = math.inf,
+    min_step: float = 1e-30,
+) -> Found[T] | None:
+    """The largest acceptable step size near ``start``, or None if there is none down to ``min_step``.
+
+    Args:
+        evaluate: the value at a step size, and anything else that the caller wants back for the step taken.
+        acceptable: whether a step size with this value will do.
+        start: the first trial.
+        grow: factor while trials are acceptable; 1 takes the first acceptable trial.
+        shrink: factor while they are not.
+    """
+    size, best = min(start, max_step), None
+    while size > 0.0:
+        value, trial = evaluate(size)
+        if not math.isfinite(value) or not acceptable(size, value):
+            break
+        best = Found(size, trial)
+        if grow == 1.0 or size >= max_step:
+            return best
+        size = min(size * grow, max_step)
+    # Down again, but no further than the largest step size that is known to be acceptable.
+    floor = best.size * (1.0 + 4.0 * sys.float_info.epsilon) if best is not None else min_step
+    while (size := size * shrink) > floor:
+        value, trial = evaluate(size)
+        if math.isfinite(value) and acceptable(size, value):
+            return Found(size, trial)
+    return best
+
+
+@dataclass(frozen=True)
+class Armijo:
+    """The step rule for :func:`levelport.minimize`.
+
+    Args:
+        c: the share of the predicted decrease that is asked for; ½ is the paper's Algorithm 1, and exact for
+            quadratics.
+        initial: the first step size to try.
+        grow, shrink: factors of the search.
+        max_step: the largest step size.
+        use_curvature: start at 1/λ after a teleport.
+    """
+
+    c: float = 0.5
+    initial: float = 1.0
+    grow: float = 1.25
+    shrink: float = 0.8
+    max_step: float = 1e6
+    use_curvature: bool = True
+
+    def __post_init__(self) -> None:
+        check_search(self.c, self.initial, self.grow, self.shrink, self.max_step)
+
+    def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
+        known = after_teleport(teleport) if self.use_curvature else None
+        start = known or state or self.initial
+        squared = point.gradient_norm**2
+
+        def evaluate(size: float) -> tuple[float, Point]:
+            # The accepted trial becomes the next point, so its gradient reuses this forward pass.
+            trial = objective.at(point.x - size * point.gradient)
+            return trial.value, trial
+
+        found = armijo_search(
+            evaluate,
+            sufficient_decrease(point.value, self.c, lambda size: size * squared, forgive=known, dtype=objective.dtype),
+            start,
+            grow=self.grow if known is None else 1.0,
+            shrink=self.shrink,
+            max_step=self.max_step,
+        )
+        return Step(None, state, 0.0) if found is None else Step(found.trial, found.size, found.size)
+
+
+class ArmijoSGD(FlatOptimizer):
+    """SGD with the Armijo line search. ``step`` needs a loss-only closure.
+
+    Args:
+        params: parameters or groups; one search for all, in which no group moves by more than its own ``lr`` times its
+            gradient.
+        lr: the largest step size; what LR schedulers change.
+        c, initial, grow, shrink: see :class:`Armijo`.
+
+    ``param_groups[0]["step_size"]`` is the step size last taken (0 if none was acceptable, and the parameters did not
+    move), ``["next_trial"]`` where the next search starts.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e6,
+        *,
+        c: float = 0.5,
+        initial: float = 1.0,
+        grow: float = 1.25,
+        shrink: float = 0.8,
+    ) -> None:
+        check_search(c, initial, grow, shrink, float(lr))
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "c": c,
+                "grow": grow,
+                "shrink": shrink,
+                "next_trial": initial,
+                "newton_step": None,
+                "step_size": 0.0,
+            },
+        )
+
+    def after_teleport(self, curvature: float) -> None:
+        """Start the next search at 1/λ."""
+        self.param_groups[0]["newton_step"] = newton_step_size(curvature)
+
+    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor:  # type: ignore[override]
+        """Evaluate the loss, search, and take the step."""
+        step_loss = StepLoss.of(self.required(closure), self.parameters())
+        loss = step_loss()
+        # The search belongs to all groups; the first one keeps its settings.
+        search = self.param_groups[0]
+        bounds = [float(group["lr"]) for group in self.param_groups]
+        squared = [self._squared_norm(group) for group in self.param_groups]
+        origin = [[p.detach().clone() for p in group["params"]] for group in self.param_groups]
+        known, search["newton_step"] = search["newton_step"], None
+
+        def move(size: float) -> None:
+            with torch.no_grad():
+                for group, saved, bound in zip(self.param_groups, origin, bounds, strict=True):
+                    for p, start in zip(group["params"], saved, strict=True):
+                        p.copy_(start if p.grad is None else start - min(size, bound) * p.grad)
+
+        def evaluate(size: float) -> tuple[float, None]:
+            move(size)
+            return step_loss.value(), None
+
+        def decrease(size: float) -> float:
+            return sum(min(size, bound) * part for bound, part in zip(bounds, squared, strict=True))
+
+        found = armijo_search(
+            evaluate,
+            sufficient_decrease(float(loss), search["c"], decrease, forgive=known, dtype=loss.dtype),
+            known or search["next_trial"],
+            grow=search["grow"] if known is None else 1.0,
+            shrink=search["shrink"],
+            max_step=max(bounds),
+        )
+        move(0.0 if found is None else found.size)
+        search["step_size"] = 0.0 if found is None else found.size
+        if found is not None:
+            search["next_trial"] = found.size
+        return loss
+
+    @staticmethod
+    def _squared_norm(group: dict[str, Any]) -> float:
+        return sum(float(p.grad.double().square().sum()) for p in group["params"] if p.grad is not None)
+
+
+def sufficient_decrease(
+    value: float,
+    c: float,
+    decrease: Callable[[float], float],
+    *,
+    forgive: float | None,
+    dtype: torch.dtype,
+) -> Callable[[float, float], bool]:
+    """The Armijo condition; rounding errors of f are forgiven at the step size ``forgive``."""
+    rounding = 8.0 * torch.finfo(dtype).eps * abs(value)
+
+    def acceptable(size: float, trial: float) -> bool:
+        return trial <= value - c * decrease(size) + (rounding if size == forgive else 0.0)
+
+    return acceptable
+
+
+def check_search(c: float, initial: float, grow: float, shrink: float, max_step: float) -> None:
+    """Raise where a search with these settings makes no sense."""
+    check_positive(initial=initial, max_step=max_step)
+    if not 0.0 < c < 1.0:
+        raise ValueError(f"c must lie between 0 and 1, not {c}: it is the share of the predicted decrease.")
+    if not grow >= 1.0:
+        raise ValueError(f"grow must be at least 1, not {grow}.")
+    if not 0.0 < shrink < 1.0:
+        raise ValueError(f"shrink must lie between 0 and 1, not {shrink}.")

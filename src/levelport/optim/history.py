@@ -1,0 +1,112 @@
+"""What an optimizer has seen so far, for schedules that look before they leap.
+
+A *tick* is the unit of the schedule: a step, or an epoch of steps whose losses are averaged. Everything here is
+plain numbers, so that a checkpoint can hold it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+KEPT_TICKS = 512
+"""Older ticks are forgotten; no schedule looks further back."""
+
+
+@dataclass(frozen=True)
+class Tick:
+    """One look at the run, before any teleport of that tick.
+
+    Attributes:
+        index: which step or epoch.
+        value, gradient_norm: f and ‖∇f‖ there (NaN if nobody asked for the norm).
+        cost: gradient equivalents spent up to here.
+    """
+
+    index: int
+    value: float
+    gradient_norm: float
+    cost: float
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One teleport and the step that followed it.
+
+    Attributes:
+        index: the tick at which it happened.
+        cost: gradient equivalents of the teleport; of the whole tick once that is known.
+        decrease: of f from before the teleport to the next tick; NaN until that is known.
+        plain_rate: decrease of f per gradient equivalent of the plain steps before it; NaN if there were none.
+        fresh: whether that rate was measured since the teleport before this one.
+    """
+
+    index: int
+    cost: float
+    decrease: float = math.nan
+    plain_rate: float = math.nan
+    fresh: bool = True
+
+    @property
+    def worth(self) -> float:
+        """How many times more it decreased f than plain steps would have for the same cost; 0 while unknown.
+
+        Where plain steps make no progress, any decrease is worth its cost.
+        """
+        if not self.decrease > 0.0:
+            return 0.0
+        forgone = self.cost * self.plain_rate
+        return self.decrease / forgone if forgone > 0.0 else math.inf
+
+
+class History:
+    """Ticks and teleports of a run."""
+
+    def __init__(self) -> None:
+        self.ticks: list[Tick] = []
+        self.trials: list[Trial] = []
+
+    def observe(self, index: int, value: float, gradient_norm: float, cost: float) -> None:
+        """Record a tick; completes the record of a teleport at the previous one."""
+        if self.trials and self.ticks and self.trials[-1].index == self.ticks[-1].index:
+            before, trial = self.ticks[-1], self.trials[-1]
+            # The bill of the tick, teleport and ordinary step together.
+            self.trials[-1] = replace(trial, cost=cost - before.cost, decrease=before.value - value)
+        self.ticks.append(Tick(index, value, gradient_norm, cost))
+        del self.ticks[:-KEPT_TICKS]
+
+    def teleported(self, cost: float) -> None:
+        """Record a teleport at the last tick, with its bill."""
+        fresh = len(self.plain_ticks()) >= 2
+        self.trials.append(Trial(self.ticks[-1].index, cost, plain_rate=self.plain_rate(), fresh=fresh))
+
+    @property
+    def last_teleport(self) -> int | None:
+        """The tick of the last teleport."""
+        return self.trials[-1].index if self.trials else None
+
+    def plain_ticks(self) -> list[Tick]:
+        """The ticks since the last teleport: between two of them there were plain steps only."""
+        last = self.last_teleport
+        return self.ticks if last is None else [tick for tick in self.ticks if tick.index > last]
+
+    def plain_rate(self, window: int = 10) -> float:
+        """Decrease of f per gradient equivalent over the last ``window`` plain ticks; NaN before two of them.
+
+        Where the last teleport left too few plain ticks, the rate known at that teleport is the best there is.
+        """
+        recent = self.plain_ticks()[-window - 1 :]
+        if len(recent) >= 2 and recent[-1].cost > recent[0].cost:
+            return (recent[0].value - recent[-1].value) / (recent[-1].cost - recent[0].cost)
+        return self.trials[-1].plain_rate if self.trials else math.nan
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers in lists and dicts."""
+        return {"ticks": [asdict(tick) for tick in self.ticks], "trials": [asdict(trial) for trial in self.trials]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The inverse of :meth:`state_dict`."""
+        self.ticks = [Tick(**tick) for tick in state["ticks"]]
+        self.trials = [Trial(**trial) for trial in state["trials"]]

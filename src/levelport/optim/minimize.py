@@ -1,0 +1,255 @@
+"""``levelport.minimize``: descent with teleports, on a deterministic function. Algorithm 1 of the paper, and more."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from levelport.objective import Objective, Point
+from levelport.objectives.distributed import DistributedObjective
+from levelport.objectives.structure import Variables
+from levelport.optim import defaults
+from levelport.optim.armijo import Armijo
+from levelport.optim.gradient_descent import FixedStep, Momentum
+from levelport.optim.history import History
+from levelport.optim.minimize_result import MinimizeResult, MinimizeRow, MinimizeStatus
+from levelport.optim.newton_cg import Newton
+from levelport.optim.normalized import Normalized
+from levelport.optim.polyak import Polyak
+from levelport.optim.progress_bar import progress_bar
+from levelport.optim.schedules import Never, Schedule
+from levelport.optim.step_rule import StepRule
+from levelport.teleport import TeleportResult
+from levelport.teleport.front_door import _prepare
+
+METHODS: dict[str, Callable[[], StepRule]] = {
+    "auto": lambda: defaults.METHOD,
+    "armijo": Armijo,
+    "newton-cg": Newton,
+}
+"""Methods that need no setting, by name."""
+
+CONFIGURED = {
+    "gd": FixedStep,
+    "fixed": FixedStep,
+    "momentum": Momentum,
+    "normalized": Normalized,
+    "polyak": Polyak,
+}
+"""Methods that need a step size, which no name can give."""
+
+
+class Teleport(Protocol):
+    """How ``minimize`` teleports: :class:`~levelport.optim.jump.Jump`, or anything with its signature."""
+
+    def __call__(self, objective: Objective, start: Point) -> tuple[TeleportResult, Point]: ...
+
+
+Callback = Callable[[MinimizeRow, Point], object]
+"""Called with every new point; a true return value stops the run."""
+
+
+def minimize(
+    fun: Callable[[Any], Tensor] | Objective,
+    x0: Variables,
+    method: str | StepRule = "auto",
+    teleport: Schedule | bool = True,
+    *,
+    jump: Teleport | None = None,
+    gtol: float = defaults.GTOL,
+    gtol_absolute: float = 0.0,
+    f_target: float = -math.inf,
+    max_iterations: int = defaults.MAX_ITERATIONS,
+    max_cost: float = math.inf,
+    max_seconds: float = math.inf,
+    callback: Callback | None = None,
+    progress: bool = False,
+) -> MinimizeResult:
+    """Minimise ``fun`` from ``x0`` by descent steps and teleports.
+
+    In iteration k, if the schedule says so, the point first moves to where the gradient is largest at no higher a
+    value; then the method takes its step.
+
+    Args:
+        fun: f, a differentiable function of ``x0`` that returns a scalar tensor, or an :class:`Objective`.
+        x0: a tensor, or a list or dict of tensors; for an Objective, a flat vector. Never modified.
+        method: "auto", "armijo", "newton-cg", or a configured rule: ``FixedStep(0.1)``, ``Momentum(0.1)``,
+            ``Polyak(max_step=1.0)``, ``Armijo(c=0.1)``, ``Normalized(0.01)``, ``Newton(max_hvps=20)``.
+        teleport: a schedule; True takes the default one, False never teleports.
+        jump: how to teleport (solver, HVPs, accuracy); None takes the default.
+        gtol: stop when ‖∇f(x)‖ ≤ gtol · ‖∇f(x0)‖.
+        gtol_absolute: stop when ‖∇f(x)‖ is at most this.
+        f_target: stop when f(x) is at most this.
+        max_iterations: budget of steps.
+        max_cost: budget of gradient equivalents (value ½, gradient 1, HVP 2); checked once per iteration.
+        max_seconds: budget of time; checked once per iteration.
+        callback: called as ``callback(row, point)`` with every new point; a true answer stops the run.
+        progress: show a bar (needs rich).
+
+    Example:
+        >>> import torch
+        >>> booth = lambda w: (w[0] + 2 * w[1] - 7) ** 2 + (2 * w[0] + w[1] - 5) ** 2
+        >>> result = minimize(booth, torch.tensor([7.5, -4.0], dtype=torch.float64))
+        >>> result.success, [round(entry, 5) for entry in result.x.tolist()]
+        (True, [1.0, 3.0])
+    """
+    rule = method_named(method) if isinstance(method, str) else method
+    schedule = _as_schedule(teleport)
+    _check_budgets(max_iterations, max_cost, max_seconds, gtol, gtol_absolute)
+    objective, structure, flat = _prepare(fun, x0)
+    if isinstance(objective, DistributedObjective) and math.isfinite(max_seconds):
+        raise ValueError("max_seconds cannot be used across ranks, whose clocks differ; use max_cost.")
+    run = _Run(objective, callback)
+    with progress_bar(progress, max_iterations, max_cost) as show:
+        run.show = show
+        status = run.loop(
+            rule,
+            schedule,
+            defaults.JUMP if jump is None else jump,
+            flat,
+            lambda run: _reason_to_stop(run, gtol, gtol_absolute, f_target, max_iterations, max_cost, max_seconds),
+        )
+    return MinimizeResult(
+        x=structure.assemble(structure.leaves(run.point.x)),
+        value=run.point.value,
+        gradient_norm=run.point.gradient_norm,
+        status=status,
+        iterations=run.iteration,
+        teleports=run.teleports,
+        cost=run.cost,
+        trace=tuple(run.trace),
+    )
+
+
+class _Run:
+    """The state of one minimisation."""
+
+    point: Point
+
+    def __init__(self, objective: Objective, callback: Callback | None) -> None:
+        self.objective = objective
+        self.iteration = 0
+        self.teleports = 0
+        self.trace: list[MinimizeRow] = []
+        self.show: Callable[[MinimizeRow], None] = lambda row: None
+        self._history = History()
+        self._callback = callback
+        self._asked_to_stop = False
+        self._before = objective.cost
+        self._began = time.perf_counter()
+
+    @property
+    def cost(self) -> Any:
+        spent = self.objective.cost - self._before
+        return replace(spent, seconds=time.perf_counter() - self._began)
+
+    def loop(
+        self,
+        rule: StepRule,
+        schedule: Schedule,
+        jump: Teleport,
+        x0: Tensor,
+        reason_to_stop: Callable[[_Run], MinimizeStatus | None],
+    ) -> MinimizeStatus:
+        self.point = self.objective.at(x0, curvature=schedule.due(0, self._history) if not schedule.watches else False)
+        if not self.point.finite:
+            return MinimizeStatus.NON_FINITE_START
+        self._record(teleported=False, step=math.nan)
+        state = None
+        while True:
+            if self._asked_to_stop:
+                return MinimizeStatus.STOPPED
+            if (reason := reason_to_stop(self)) is not None:
+                return reason
+            result = self._teleport_if_due(schedule, jump)
+            step = rule.advance(self.objective, self.point, state, result)
+            if step.point is None:
+                return MinimizeStatus.NO_STEP
+            if not step.point.finite:
+                return MinimizeStatus.DIVERGED
+            self.point, state = step.point, step.state
+            self.iteration += 1
+            self._record(teleported=False, step=step.size)
+
+    def _teleport_if_due(self, schedule: Schedule, jump: Teleport) -> TeleportResult | None:
+        spent = self.cost.gradient_equivalents
+        self._history.observe(self.iteration, self.point.value, self.point.gradient_norm, spent)
+        if not schedule.due(self.iteration, self._history):
+            return None
+        result, self.point = jump(self.objective, self.point)
+        self.teleports += 1
+        self._history.teleported(result.cost.gradient_equivalents)
+        self._record(teleported=True, step=math.nan)
+        return result
+
+    def _record(self, *, teleported: bool, step: float) -> None:
+        value, gradient_norm, cost = self.point.value, self.point.gradient_norm, self.cost
+        row = MinimizeRow(
+            self.iteration, cost.gradient_equivalents, value, gradient_norm, teleported, step, cost.seconds
+        )
+        self.trace.append(row)
+        self.show(row)
+        if self._callback is not None and self._callback(row, self.point):
+            self._asked_to_stop = True
+
+
+def _reason_to_stop(
+    run: _Run,
+    gtol: float,
+    gtol_absolute: float,
+    f_target: float,
+    max_iterations: int,
+    max_cost: float,
+    max_seconds: float,
+) -> MinimizeStatus | None:
+    now, cost = run.trace[-1], run.cost
+    if now.gradient_norm <= max(gtol * run.trace[0].gradient_norm, gtol_absolute):
+        return MinimizeStatus.GRADIENT_SMALL
+    if now.value <= f_target:
+        return MinimizeStatus.TARGET_REACHED
+    if run.iteration >= max_iterations:
+        return MinimizeStatus.MAX_ITERATIONS
+    if cost.gradient_equivalents >= max_cost:
+        return MinimizeStatus.MAX_COST
+    if cost.seconds >= max_seconds:
+        return MinimizeStatus.MAX_SECONDS
+    return None
+
+
+def method_named(name: str) -> StepRule:
+    """The method called ``name`` with its default settings, or an error with a suggestion."""
+    if name in METHODS:
+        return METHODS[name]()
+    if name in CONFIGURED:
+        rule = CONFIGURED[name].__name__
+        raise ValueError(f"method {name!r} needs a step size: pass method=levelport.{rule}(0.1), for example.")
+    near = difflib.get_close_matches(name, [*METHODS, *CONFIGURED], n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"there is no method called {name!r}.{hint} Choose from: {', '.join([*METHODS, *CONFIGURED])}.")
+
+
+def _as_schedule(teleport: Schedule | bool) -> Schedule:
+    if isinstance(teleport, Schedule):
+        return teleport
+    if teleport is True:
+        return defaults.SCHEDULE
+    if teleport is False:
+        return Never()
+    raise ValueError(f"teleport must be a schedule such as Every(50), True or False, not {teleport!r}.")
+
+
+def _check_budgets(max_iterations: int, max_cost: float, max_seconds: float, gtol: float, gtol_absolute: float) -> None:
+    if max_iterations < 0:
+        raise ValueError(f"max_iterations must not be negative, not {max_iterations}.")
+    for name, value in (("max_cost", max_cost), ("max_seconds", max_seconds)):
+        if not value > 0:
+            raise ValueError(f"{name} must be positive, not {value}.")
+    for name, value in (("gtol", gtol), ("gtol_absolute", gtol_absolute)):
+        if not value >= 0.0:
+            raise ValueError(f"{name} must not be negative, not {value}.")

@@ -1,0 +1,88 @@
+"""What :func:`levelport.minimize` returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from levelport.objective import Cost
+from levelport.objectives.structure import Variables
+
+
+class MinimizeStatus(Enum):
+    """Why a minimisation ended. The value is the sentence shown to people."""
+
+    GRADIENT_SMALL = "the gradient norm fell below the tolerance gtol"
+    TARGET_REACHED = "the value f_target was reached"
+    MAX_ITERATIONS = "max_iterations steps were taken before a tolerance was met"
+    MAX_COST = "max_cost gradient equivalents were spent before a tolerance was met"
+    MAX_SECONDS = "max_seconds passed before a tolerance was met"
+    STOPPED = "the callback asked to stop"
+    NO_STEP = "no step decreases f any further: it is minimal up to rounding errors, or its gradient is wrong"
+    DIVERGED = "f or its gradient is no longer finite; x is the last point where both were. Try a smaller step"
+    NON_FINITE_START = "f or its gradient is not finite at x0; start from a point where f is defined"
+
+    @property
+    def success(self) -> bool:
+        """Whether a tolerance that was asked for was met."""
+        return self in (MinimizeStatus.GRADIENT_SMALL, MinimizeStatus.TARGET_REACHED)
+
+
+@dataclass(frozen=True)
+class MinimizeRow:
+    """One point of a run: x0, then one per step, and one more after every teleport.
+
+    Attributes:
+        iteration: steps taken before it.
+        cost: gradient equivalents spent up to here, the evaluation of this point included.
+        value, gradient_norm: f and ‖∇f‖ there.
+        teleported: whether a teleport led to it.
+        step: size of the step that led to it; NaN for x0 and after a teleport.
+        seconds: since the start.
+    """
+
+    iteration: int
+    cost: float
+    value: float
+    gradient_norm: float
+    teleported: bool
+    step: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class MinimizeResult:
+    """The outcome of :func:`levelport.minimize`.
+
+    Attributes:
+        x: the last point, in the structure of ``x0``.
+        value, gradient_norm: f and ‖∇f‖ there.
+        status: why it ended; ``success`` and ``message`` follow from it.
+        iterations: steps taken.
+        teleports: teleports made.
+        cost: evaluations and seconds, everything included.
+        trace: a row per point.
+    """
+
+    x: Variables
+    value: float
+    gradient_norm: float
+    status: MinimizeStatus
+    iterations: int
+    teleports: int
+    cost: Cost
+    trace: tuple[MinimizeRow, ...] = field(default=(), repr=False)
+
+    @property
+    def success(self) -> bool:
+        """Whether a tolerance that was asked for was met."""
+        return self.status.success
+
+    @property
+    def message(self) -> str:
+        """The status as a sentence."""
+        return self.status.value
+
+    def cost_to_reach(self, value: float) -> float | None:
+        """Gradient equivalents spent when f first was at most ``value``; None if it never was."""
+        return next((row.cost for row in self.trace if row.value <= value), None)

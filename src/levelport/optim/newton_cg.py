@@ -1,0 +1,148 @@
+"""Newton's method with conjugate gradients: second order, with Hessian-vector products only.
+
+The direction d solves ∇²f d = -∇f approximately: CG stops at a relative residual of min(½, √‖∇f‖) (superlinear
+convergence: Dembo and Steihaug, 1983), at a limit of HVPs, or where it meets a direction of non-positive curvature.
+In that case the direction found so far is taken, or -∇f if there is none: both descend.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from levelport.objective import Objective, Point
+from levelport.objectives.parameters import ParametersObjective
+from levelport.optim.closures import StepLoss
+from levelport.optim.step_rule import Step, check_positive
+from levelport.optim.strong_wolfe import strong_wolfe
+from levelport.optim.torch_base import FlatOptimizer
+from levelport.teleport import TeleportResult
+
+
+def newton_direction(point: Point, max_hvps: int) -> Tensor:
+    """d ≈ -(∇²f)⁻¹ ∇f at ``point`` by truncated CG; always a descent direction."""
+    gradient = point.gradient
+    direction = torch.zeros_like(gradient)
+    residual = gradient.clone()  # of the system: ∇²f d + ∇f
+    search = -residual
+    squared = float(torch.dot(residual, residual))
+    tolerance = min(0.5, math.sqrt(point.gradient_norm)) * point.gradient_norm
+    for _ in range(max_hvps):
+        product = point.hvp(search)
+        curvature = float(torch.dot(search, product))
+        # Below the rounding error of the product its sign means nothing.
+        if not curvature > torch.finfo(gradient.dtype).eps * float(torch.dot(search, search)):
+            return direction if bool(direction.any()) else -gradient
+        length = squared / curvature
+        direction.add_(search, alpha=length)
+        residual.add_(product, alpha=length)
+        previous, squared = squared, float(torch.dot(residual, residual))
+        if math.sqrt(squared) <= tolerance:
+            break
+        search = search.mul(squared / previous).sub_(residual)
+    return direction
+
+
+@dataclass(frozen=True)
+class Newton:
+    """The step rule for :func:`levelport.minimize`.
+
+    Args:
+        max_hvps: Hessian-vector products per step.
+        step: a fixed step length (the paper takes 0.8), or "strong-wolfe".
+    """
+
+    max_hvps: int = 50
+    step: float | Literal["strong-wolfe"] = "strong-wolfe"
+
+    def __post_init__(self) -> None:
+        check_positive(max_hvps=self.max_hvps)
+        check_line_search(self.step)
+
+    def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
+        direction = newton_direction(point, self.max_hvps)
+        if self.step != "strong-wolfe":
+            return Step(objective.at(point.x + self.step * direction, curvature=True), None, self.step)
+        found = strong_wolfe(lambda x: objective.at(x, curvature=True), point, direction)
+        return Step(None, None, 0.0) if found is None else Step(found[1], None, found[0])
+
+
+class NewtonCG(FlatOptimizer):
+    """Newton-CG as a torch optimizer. ``step`` needs a loss-only closure.
+
+    Args:
+        params: parameters or groups; one direction for all.
+        lr: the step length, each group's own; with a line search, the first trial, which must be the same for all.
+        max_hvps: Hessian-vector products per step.
+        line_search: None takes the step ``lr``; "strong-wolfe" searches.
+
+    ``param_groups[0]["hvps"]`` counts the HVPs spent, ``["step_size"]`` is the length last taken.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1.0,
+        *,
+        max_hvps: int = 50,
+        line_search: Literal["strong-wolfe"] | None = "strong-wolfe",
+    ) -> None:
+        check_positive(lr=float(lr), max_hvps=max_hvps)
+        if line_search is not None:
+            check_line_search(line_search)
+        defaults = {"lr": lr, "max_hvps": max_hvps, "line_search": line_search, "hvps": 0, "step_size": 0.0}
+        super().__init__(params, defaults)
+
+    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor:  # type: ignore[override]
+        """Evaluate the loss, solve for the direction and take the step."""
+        step_loss = StepLoss.of(self.required(closure), self.parameters())
+        loss = step_loss()
+        settings = self.param_groups[0]
+        objective = ParametersObjective(
+            self.parameters(), step_loss.raw, noise="replay", random_state=step_loss.random_state
+        )
+        start = objective.at(objective.current(), curvature=True)
+        end, size = start.x, 0.0
+        try:
+            direction = newton_direction(start, settings["max_hvps"])
+            lengths = [float(group["lr"]) for group in self.param_groups]
+            if settings["line_search"] is None:
+                end, size = start.x + self._spread(lengths) * direction, lengths[0]
+            elif len(set(lengths)) > 1:
+                raise ValueError(
+                    f"with a line search all groups must have the same lr, not {lengths}; or use line_search=None."
+                )
+            else:
+                found = strong_wolfe(objective.at, start, direction, initial=lengths[0])
+                if found is not None:
+                    size, end = found[0], found[1].x
+        finally:
+            objective.load(end)
+            step_loss.charge(objective.cost)
+        settings["hvps"] += objective.cost.hvps
+        settings["step_size"] = size
+        return loss
+
+    def _spread(self, lengths: list[float]) -> Tensor:
+        """Every group's lr, once per entry of its parameters."""
+        parts = [
+            torch.full_like(p.detach().reshape(-1), length)
+            for group, length in zip(self.param_groups, lengths, strict=True)
+            for p in group["params"]
+            if p.requires_grad
+        ]
+        return torch.cat(parts)
+
+
+def check_line_search(step: float | str) -> None:
+    """Raise unless ``step`` is a positive length or the name of the search."""
+    if isinstance(step, str):
+        if step != "strong-wolfe":
+            raise ValueError(f"there is no line search called {step!r}. Did you mean 'strong-wolfe'?")
+    else:
+        check_positive(step=step)

@@ -1,0 +1,54 @@
+"""Normalised gradient descent: the direction is the gradient's, the length is lr, however steep the slope.
+
+x⁺ = x - lr ∇f(x)/‖∇f(x)‖
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from levelport.objective import Objective, Point
+from levelport.optim.closures import StepLoss
+from levelport.optim.step_rule import Step, check_positive
+from levelport.optim.torch_base import FlatOptimizer
+from levelport.teleport import TeleportResult
+
+
+@dataclass(frozen=True)
+class Normalized:
+    """The step rule for :func:`levelport.minimize`."""
+
+    lr: float
+
+    def __post_init__(self) -> None:
+        check_positive(lr=self.lr)
+
+    def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
+        size = self.lr / point.gradient_norm if point.gradient_norm > 0.0 else 0.0
+        return Step(objective.at(point.x - size * point.gradient), None, size)
+
+
+class NormalizedSGD(FlatOptimizer):
+    """SGD with steps of length ``lr``. Works with or without a closure, like torch's SGD.
+
+    Args:
+        params: parameters or groups; the norm runs over all of them, ``lr`` is each group's own.
+        lr: the length of a step.
+    """
+
+    def __init__(self, params: Any, lr: float = 1e-2) -> None:
+        check_positive(lr=float(lr))
+        super().__init__(params, {"lr": lr})
+
+    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:  # type: ignore[override]
+        """Take one step along the gradients in ``.grad``, or those of ``closure`` (loss-only or standard)."""
+        loss = StepLoss.of(closure, self.parameters(), either=True)() if closure is not None else None
+        length = self.gradient_norm()
+        if length > 0.0:
+            for group in self.param_groups:
+                self.descend(group, float(group["lr"]) / length)
+        return loss

@@ -1,0 +1,175 @@
+"""When to teleport, decided in advance. Schedules that watch the run are in :mod:`levelport.optim.adaptive`.
+
+A schedule is a frozen description. What it decides depends on the tick (the number of the step or epoch, from 0) and
+the :class:`~levelport.optim.history.History` alone, so a run resumes from a checkpoint of those two.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+from levelport.optim.history import History
+
+Unit = Literal["steps", "epochs"]
+
+
+@dataclass(frozen=True)
+class Schedule(ABC):
+    """Decides when to teleport.
+
+    Args:
+        unit: what is counted. In epochs, a teleport takes place at the first step of an epoch.
+    """
+
+    unit: Unit = field(default="steps", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.unit not in ("steps", "epochs"):
+            raise ValueError(f"unit must be 'steps' or 'epochs', not {self.unit!r}.")
+
+    @property
+    def watches(self) -> bool:
+        """Whether the decision depends on losses and gradient norms."""
+        return False
+
+    @abstractmethod
+    def due(self, tick: int, history: History) -> bool:
+        """Whether to teleport before the step of this tick. ``history`` ends with this tick."""
+
+    @property
+    def _one(self) -> str:
+        return self.unit.removesuffix("s")
+
+
+@dataclass(frozen=True)
+class Never(Schedule):
+    """No teleports but those made by hand."""
+
+    def due(self, tick: int, history: History) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return "never"
+
+
+@dataclass(frozen=True)
+class AtStart(Schedule):
+    """Once, before the first step: teleportation as initialisation."""
+
+    def due(self, tick: int, history: History) -> bool:
+        return tick == 0
+
+    def __str__(self) -> str:
+        return f"at {self._one} 0"
+
+
+@dataclass(frozen=True)
+class Every(Schedule):
+    """At start, start + period, start + 2 period, ..., before ``stop``.
+
+    Example:
+        >>> schedule = Every(50, start=5)
+        >>> [tick for tick in range(120) if schedule.due(tick, History())]
+        [5, 55, 105]
+        >>> print(schedule)
+        every 50 steps from step 5
+    """
+
+    period: int
+    start: int = 0
+    stop: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.period < 1:
+            raise ValueError(f"period must be at least 1, not {self.period}; Never() switches teleports off.")
+        if self.start < 0:
+            raise ValueError(f"start must not be negative, not {self.start}: the first step is step 0.")
+        if self.stop is not None and self.stop <= self.start:
+            raise ValueError(f"stop must lie after start, but {self.stop} <= {self.start}: nothing would happen.")
+
+    def due(self, tick: int, history: History) -> bool:
+        past_end = self.stop is not None and tick >= self.stop
+        return tick >= self.start and not past_end and (tick - self.start) % self.period == 0
+
+    def __str__(self) -> str:
+        rhythm = f"every {self._one}" if self.period == 1 else f"every {self.period} {self.unit}"
+        end = "" if self.stop is None else f", before {self._one} {self.stop}"
+        return f"{rhythm} from {self._one} {self.start}{end}"
+
+
+@dataclass(frozen=True)
+class At(Schedule):
+    """At the listed steps or epochs."""
+
+    iterations: tuple[int, ...]
+
+    def __init__(self, iterations: int | Iterable[int], *, unit: Unit = "steps") -> None:
+        listed = (iterations,) if isinstance(iterations, int) else tuple(iterations)
+        object.__setattr__(self, "iterations", tuple(sorted(listed)))
+        object.__setattr__(self, "unit", unit)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.iterations:
+            raise ValueError("iterations is empty; name at least one, or use Never().")
+        if self.iterations[0] < 0:
+            raise ValueError(f"iterations must not be negative, but {self.iterations[0]} is listed.")
+        for earlier, later in pairwise(self.iterations):
+            if earlier == later:
+                raise ValueError(f"iterations lists {later} twice; name each once.")
+
+    def due(self, tick: int, history: History) -> bool:
+        return tick in self.iterations
+
+    def __str__(self) -> str:
+        name = self.unit if len(self.iterations) > 1 else self._one
+        return f"at {name} {', '.join(map(str, self.iterations))}"
+
+
+@dataclass(frozen=True)
+class Blocks(Schedule):
+    """Consecutive teleports: Algorithm 1 of the paper with block indices and sizes {k: b_k}.
+
+    𝒯 = ⋃ₖ {k, k + 1, ..., k + b_k - 1}.
+
+    Example:
+        >>> schedule = Blocks({5: 2, 40: 1})
+        >>> [tick for tick in range(50) if schedule.due(tick, History())]
+        [5, 6, 40]
+    """
+
+    blocks: tuple[tuple[int, int], ...]
+
+    def __init__(self, blocks: Mapping[int, int] | Iterable[tuple[int, int]], *, unit: Unit = "steps") -> None:
+        pairs = blocks.items() if isinstance(blocks, Mapping) else blocks
+        object.__setattr__(self, "blocks", tuple(sorted((int(start), int(length)) for start, length in pairs)))
+        object.__setattr__(self, "unit", unit)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.blocks:
+            raise ValueError("blocks is empty; name at least one {start: length}, or use Never().")
+        end = 0
+        for start, length in self.blocks:
+            if start < 0 or length < 1:
+                raise ValueError(f"a block needs a start >= 0 and a length >= 1, not {{{start}: {length}}}.")
+            if start < end:
+                raise ValueError(
+                    f"the block that starts at {start} overlaps the one before it, which ends at {end - 1}. "
+                    "Shorten the earlier block or merge the two."
+                )
+            end = start + length
+
+    def due(self, tick: int, history: History) -> bool:
+        return any(start <= tick < start + length for start, length in self.blocks)
+
+    def __str__(self) -> str:
+        spans = (f"{start} to {start + length - 1}" if length > 1 else str(start) for start, length in self.blocks)
+        return f"at {self.unit} {', '.join(spans)}"

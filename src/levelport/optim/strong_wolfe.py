@@ -1,0 +1,109 @@
+"""A line search for the strong Wolfe conditions.
+
+Along a descent direction, with φ(t) = f(x + t d),
+
+    φ(t) ≤ φ(0) + c₁ t φ'(0)       and       |φ'(t)| ≤ c₂ |φ'(0)|.
+
+Bracket, then zoom by quadratic interpolation (Nocedal and Wright, Numerical Optimization, algorithms 3.5 and 3.6). The
+trial points carry their own values and gradients, so the accepted one is not evaluated again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from levelport.objective import Point
+
+
+@dataclass(frozen=True)
+class _Trial:
+    t: float
+    point: Point
+    value: float
+    slope: float = math.nan
+
+
+def strong_wolfe(
+    at: Callable[[Tensor], Point],
+    start: Point,
+    direction: Tensor,
+    *,
+    initial: float = 1.0,
+    c1: float = 1e-4,
+    c2: float = 0.9,
+    max_trials: int = 25,
+) -> tuple[float, Point] | None:
+    """A step length that satisfies both conditions with its point; the best decrease found if trials run out.
+
+    None if ``direction`` does not descend or nothing decreases f.
+    """
+    slope = float(torch.dot(start.gradient, direction))
+    if not slope < 0.0:
+        return None
+    origin = _Trial(0.0, start, start.value, slope)
+    trials_left = max_trials
+    best: _Trial | None = None
+
+    def evaluate(t: float) -> _Trial:
+        nonlocal trials_left, best
+        trials_left -= 1
+        point = at(start.x + t * direction)
+        trial = _Trial(t, point, point.value if math.isfinite(point.value) else math.inf)
+        if trial.value <= origin.value + c1 * t * slope and (best is None or trial.value < best.value):
+            best = trial
+        return trial
+
+    def too_high(trial: _Trial, low: _Trial) -> bool:
+        return trial.value > origin.value + c1 * trial.t * slope or trial.value >= low.value
+
+    def with_slope(trial: _Trial) -> _Trial:
+        return _Trial(trial.t, trial.point, trial.value, float(torch.dot(trial.point.gradient, direction)))
+
+    def flat(trial: _Trial) -> bool:
+        return abs(trial.slope) <= -c2 * slope
+
+    # Bracket: grow until f rises, the slope turns, or the conditions hold.
+    low, high, t = origin, None, initial
+    while trials_left > 0:
+        trial = evaluate(t)
+        if too_high(trial, low):
+            high = trial
+            break
+        trial = with_slope(trial)
+        if flat(trial):
+            return trial.t, trial.point
+        if trial.slope >= 0.0:
+            low, high = trial, low
+            break
+        low, t = trial, 2.0 * t
+
+    # Zoom: low has the smallest value so far and its slope points towards high.
+    while high is not None and trials_left > 0:
+        trial = evaluate(_interpolate(low, high))
+        if too_high(trial, low):
+            high = trial
+            continue
+        trial = with_slope(trial)
+        if flat(trial):
+            return trial.t, trial.point
+        if trial.slope * (high.t - low.t) >= 0.0:
+            high = low
+        low = trial
+    return (best.t, best.point) if best is not None else None
+
+
+def _interpolate(low: _Trial, high: _Trial) -> float:
+    """The minimiser of the parabola through φ(low), φ'(low), φ(high), kept away from both ends."""
+    width = high.t - low.t
+    if math.isfinite(high.value):
+        bend = high.value - low.value - low.slope * width
+        t = low.t - 0.5 * low.slope * width * width / bend if bend > 0.0 else low.t + 0.5 * width
+    else:
+        t = low.t + 0.1 * width
+    nearest, farthest = sorted((low.t + 0.1 * width, low.t + 0.9 * width))
+    return min(max(t, nearest), farthest)

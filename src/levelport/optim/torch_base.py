@@ -1,0 +1,39 @@
+"""What the torch optimizers here share: one flat view of the gradients of all groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from levelport.objective import norm
+
+
+class FlatOptimizer(torch.optim.Optimizer):
+    """An optimizer whose step depends on the gradient of all groups together."""
+
+    def parameters(self) -> list[Tensor]:
+        """The parameters to optimise: those with ``requires_grad``, of all groups."""
+        return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+
+    def gradient_norm(self) -> float:
+        """‖g‖ over everything that has a gradient."""
+        norms = [norm(p.grad) for p in self.parameters() if p.grad is not None]
+        return float(torch.linalg.vector_norm(torch.stack(norms))) if norms else 0.0
+
+    @torch.no_grad()
+    def descend(self, group: dict[str, Any], size: float) -> None:
+        """p ← p - size · ∇f for the parameters of ``group`` that have a gradient."""
+        for p in group["params"]:
+            if p.grad is not None:
+                p.sub_(p.grad, alpha=size)
+
+    def required(self, closure: Callable[[], Tensor] | None) -> Callable[[], Tensor]:
+        """``closure``, or an error that shows how to pass one."""
+        if closure is None:
+            raise TypeError(
+                f"{type(self).__name__}.step needs the loss: call optimizer.step(lambda: loss_fn(model(x), y))."
+            )
+        return closure

@@ -1,0 +1,180 @@
+"""The optimizers of the paper, stepping all members of a grid at once.
+
+An ensemble is a matrix W whose rows w_j are the iterates of one method with different settings s_j (a step size, or the
+constant of the Armijo condition). With f_j and g_j at w_j, one step of each method is
+
+    sgd          w_j ← w_j - s_j g_j
+    momentum     b_j ← β b_j + (1 - μ) g_j (b_j = g_j at first),   w_j ← w_j - s_j b_j,   β = μ = 0.9
+    polyak       w_j ← w_j - min(s_j, (f_j - f*)/‖g_j‖²) g_j,      f* = 0
+    normalized   w_j ← w_j - s_j g_j/‖g_j‖
+    armijo       w_j ← w_j - η_j g_j,  η_j the largest found with f(w_j - η g_j) ≤ f_j - s_j η ‖g_j‖²
+
+The Armijo search starts from the last step and grows it by 1.25 while the condition holds, or shrinks it by 0.8 until
+it does. A member that finds no such step (f is minimal up to rounding) stays where it is.
+
+:mod:`levelport.optim` has the same methods for one iterate at a time; the tests compare the two.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+Ray = Callable[[Tensor], Tensor]
+"""Steps η (one per member) to the values f(w_j - η_j g_j)."""
+
+STEP_SIZES = (1000.0, 100.0, 10.0, 5.0, 2.0, 1.0, 1e-1, 1e-2, 1e-3, 1e-4)
+"""The paper's grid."""
+
+ARMIJO_CONSTANTS = (0.001, 0.01, 0.1, 0.5)
+
+
+class Method(str, Enum):
+    """A method by name; the value is what specifications hold."""
+
+    SGD = "sgd"
+    MOMENTUM = "momentum"
+    POLYAK = "polyak"
+    ARMIJO = "armijo"
+    NORMALIZED = "normalized"
+
+    @property
+    def label(self) -> str:
+        """The paper's abbreviation."""
+        return _LABELS[self]
+
+    @property
+    def settings(self) -> tuple[float, ...]:
+        """The grid of the paper: Armijo constants or step sizes."""
+        return ARMIJO_CONSTANTS if self is Method.ARMIJO else STEP_SIZES
+
+    def rule(self, settings: Tensor) -> StepRule:
+        """A fresh step rule for members with these settings."""
+        return _RULES[self](settings)
+
+
+_LABELS = {
+    Method.SGD: "SGD",
+    Method.MOMENTUM: "SGD-M",
+    Method.POLYAK: "SPS",
+    Method.ARMIJO: "SGD-LS",
+    Method.NORMALIZED: "Norm. SGD",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where the members go, and what that cost.
+
+    Attributes:
+        W: the new iterates.
+        values: how many values each member spent on the search.
+        evaluated: 1 where f is already known at the new iterate, so that its gradient shares that forward pass.
+    """
+
+    W: Tensor
+    values: Tensor
+    evaluated: Tensor
+
+
+class StepRule(ABC):
+    """Moves the members; may remember what it needs from step to step."""
+
+    searches: bool = False
+    """Whether the rule evaluates f along the ray."""
+
+    def __init__(self, settings: Tensor) -> None:
+        self.settings = settings
+
+    @abstractmethod
+    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> Step:
+        """One step of every member."""
+
+    def _free(self, W: Tensor) -> Step:
+        nothing = torch.zeros(len(W), dtype=torch.int64)
+        return Step(W, nothing, nothing)
+
+
+class _Gradient(StepRule):
+    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> Step:
+        return self._free(W - self.settings[:, None] * g)
+
+
+class _Momentum(StepRule):
+    momentum = 0.9
+    dampening = 0.9
+
+    def __init__(self, settings: Tensor) -> None:
+        super().__init__(settings)
+        self._buffer: Tensor | None = None
+
+    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> Step:
+        if self._buffer is None:
+            self._buffer = g.clone()
+        else:
+            self._buffer.mul_(self.momentum).add_(g, alpha=1.0 - self.dampening)
+        return self._free(W - self.settings[:, None] * self._buffer)
+
+
+class _Polyak(StepRule):
+    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> Step:
+        size = g.square().sum(dim=1)
+        # A vanishing gradient makes the quotient infinite or undefined; the step is zero all the same.
+        step = torch.where(size > 0, torch.minimum(self.settings, f / size), 0.0)
+        return self._free(W - step[:, None] * g)
+
+
+class _Normalized(StepRule):
+    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> Step:
+        norm = torch.linalg.vector_norm(g, dim=1)
+        step = torch.where(norm > 0, self.settings / norm, 0.0)
+        return self._free(W - step[:, None] * g)
+
+
+class _Armijo(StepRule):
+    searches = True
+    grow = 1.25
+    shrink = 0.8
+    largest = 1e6
+    smallest = 1e-30
+
+    def __init__(self, settings: Tensor) -> None:
+        super().__init__(settings)
+        self._last = torch.ones_like(settings)
+        self._hopeless = (torch.full_like(settings, torch.nan), torch.full_like(settings, torch.nan))
+
+    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> Step:
+        size = g.square().sum(dim=1)
+        eta, accepted = self._last.clone(), torch.zeros_like(self._last)
+        values = torch.zeros(len(W), dtype=torch.int64)
+        # Where a search has found nothing, searching again from the same point would find nothing again.
+        growing = ~((f == self._hopeless[0]) & (size == self._hopeless[1]))
+        shrinking = torch.zeros(len(W), dtype=torch.bool)
+        while bool((searching := growing | shrinking).any()):
+            values.add_(searching)
+            # A trial that is not a number fails the comparison, as it should.
+            holds = ray(eta) <= f - self.settings * eta * size
+            accepted = torch.where(searching & holds, eta, accepted)
+            # Once a larger step has failed, or at the bound, the largest one that holds is known.
+            shrinking = ~holds & (shrinking | (growing & (accepted == 0.0))) & (eta > self.smallest)
+            growing = growing & holds & (eta < self.largest)
+            eta = torch.where(growing, (eta * self.grow).clamp(max=self.largest), eta)
+            eta = torch.where(shrinking, eta * self.shrink, eta)
+        moved = accepted > 0.0
+        self._hopeless = (torch.where(moved, torch.nan, f), torch.where(moved, torch.nan, size))
+        self._last = torch.where(moved, accepted, self._last)
+        return Step(W - accepted[:, None] * g, values, moved.long())
+
+
+_RULES: dict[Method, type[StepRule]] = {
+    Method.SGD: _Gradient,
+    Method.MOMENTUM: _Momentum,
+    Method.POLYAK: _Polyak,
+    Method.ARMIJO: _Armijo,
+    Method.NORMALIZED: _Normalized,
+}

@@ -86,7 +86,6 @@ class Teleported(FlatOptimizer):
         super().__init__(optimizer.param_groups, optimizer.defaults)
         self.wrapped = optimizer
         self._link()
-        optimizer.register_load_state_dict_post_hook(lambda _: self._link())
         self.schedule = schedule
         self.momentum = momentum
         self.teleport_on = teleport_on
@@ -104,7 +103,11 @@ class Teleported(FlatOptimizer):
         self._newton_step: float | None = None
 
     def _link(self) -> None:
-        """Share the objects of the wrapped optimizer, which ``load_state_dict`` replaces by new ones."""
+        """Share the objects of the wrapped optimizer, also when its ``load_state_dict`` replaces them."""
+        self._share()
+        self.wrapped.register_load_state_dict_post_hook(lambda _: self._share())
+
+    def _share(self) -> None:
         self.param_groups = self.wrapped.param_groups
         self.state = self.wrapped.state
         self.defaults = self.wrapped.defaults
@@ -241,6 +244,13 @@ class Teleported(FlatOptimizer):
         self._losses = list(state_dict["losses"])
         self.history.load_state_dict(state_dict["history"])
         self.last_teleport = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__.copy()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._link()  # torch drops an optimizer's hooks when it is copied
 
     def __repr__(self) -> str:
         return (

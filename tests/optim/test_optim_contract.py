@@ -1,0 +1,370 @@
+"""One contract for every optimizer and every wrapper: what a PyTorch user may rely on."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from levelport.optim import (
+    ArmijoSGD,
+    Batches,
+    Every,
+    Never,
+    NewtonCG,
+    NormalizedSGD,
+    PolyakSGD,
+    Teleported,
+    WhenItPays,
+)
+
+Make = Callable[[Any], torch.optim.Optimizer]
+
+INNER: dict[str, Make] = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.05),
+    "sgd-momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, dampening=0.9),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.02),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.02),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.005),
+    "lbfgs": lambda p: torch.optim.LBFGS(p, lr=0.5, max_iter=3),
+    "polyak": lambda p: PolyakSGD(p, lr=0.2),
+    "armijo": lambda p: ArmijoSGD(p, lr=10.0),
+    "normalized": lambda p: NormalizedSGD(p, lr=0.02),
+    "newton-fixed": lambda p: NewtonCG(p, lr=0.5, max_hvps=5, line_search=None),
+    "newton-wolfe": lambda p: NewtonCG(p, lr=1.0, max_hvps=5),
+}
+# LBFGS takes a single group.
+GROUPED = [name for name in INNER if name != "lbfgs"]
+OWN = ["polyak", "armijo", "normalized", "newton-fixed", "newton-wolfe"]
+
+WRAPPERS: dict[str, Callable[[torch.optim.Optimizer], torch.optim.Optimizer]] = {
+    "plain": lambda inner: inner,
+    "teleported": lambda inner: Teleported(inner, Every(3, start=1), max_hvps=6),
+    "teleported-reset": lambda inner: Teleported(inner, Every(3, start=1), max_hvps=6, momentum="reset"),
+    "teleported-sqp": lambda inner: Teleported(inner, Every(3, start=1), max_hvps=6, solver="sqp"),
+    "teleported-when-it-pays": lambda inner: Teleported(inner, WhenItPays(start=2, slowdown=1.0), max_hvps=6),
+}
+
+
+class Network(nn.Module):
+    """A small network with everything that trips optimizers up: frozen, unused and tied parameters."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 6, dtype=dtype)
+        self.second = nn.Linear(6, 6, dtype=dtype)
+        self.tied = nn.Linear(6, 6, dtype=dtype)
+        self.tied.weight = self.second.weight
+        self.last = nn.Linear(6, 1, dtype=dtype)
+        self.unused = nn.Linear(3, 3, dtype=dtype)
+        self.first.bias.requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.tanh(self.second(torch.tanh(self.first(x))))
+        return self.last(torch.tanh(self.tied(hidden)))
+
+
+def setting(dtype: torch.dtype = torch.float64) -> tuple[Network, Callable[[], Tensor]]:
+    torch.manual_seed(3)
+    network = Network(dtype)
+    x, y = torch.randn(40, 4, dtype=dtype), torch.randn(40, 1, dtype=dtype)
+    return network, lambda: nn.functional.mse_loss(network(x), y)
+
+
+def usual_closure(optimizer: torch.optim.Optimizer, loss: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        value = loss()
+        value.backward()
+        return value
+
+    return closure
+
+
+def step(optimizer: torch.optim.Optimizer, loss: Callable[[], Tensor]) -> Any:
+    """One step in the form that the optimizer takes."""
+    own = isinstance(optimizer, (Teleported, PolyakSGD, ArmijoSGD, NormalizedSGD, NewtonCG))
+    return optimizer.step(loss if own else usual_closure(optimizer, loss))
+
+
+def parameters_of(module: nn.Module) -> dict[str, Tensor]:
+    return {name: p.detach().clone() for name, p in module.named_parameters()}
+
+
+def assert_identical(left: dict[str, Tensor], right: dict[str, Tensor]) -> None:
+    for name, value in left.items():
+        assert torch.equal(value, right[name]), name
+
+
+every_combination = pytest.mark.parametrize("wrapper", WRAPPERS)
+every_inner = pytest.mark.parametrize("inner", INNER)
+
+
+@every_combination
+@every_inner
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_steps_return_the_loss_before_them_and_descend(inner: str, wrapper: str, dtype: torch.dtype) -> None:
+    network, loss = setting(dtype)
+    optimizer = WRAPPERS[wrapper](INNER[inner](network.parameters()))
+    before = parameters_of(network)
+    first = loss().item()
+    for _ in range(8):
+        present = loss().item()
+        returned = step(optimizer, loss)
+        assert returned.item() == present
+    assert isinstance(optimizer, torch.optim.Optimizer)
+    if wrapper == "plain" or inner in ("armijo", "newton-wolfe"):
+        assert loss().item() < first
+    else:  # a step of fixed size from a steep point may overshoot
+        assert math.isfinite(loss().item())
+    after = parameters_of(network)
+    assert after["first.weight"].dtype is dtype
+    for name in ("first.bias", "unused.weight", "unused.bias"):
+        assert torch.equal(before[name], after[name]), name
+    assert network.tied.weight is network.second.weight
+    assert not torch.equal(before["second.weight"], after["second.weight"])
+    if isinstance(optimizer, Teleported):
+        assert optimizer.last_teleport is not None
+        assert optimizer.last_teleport.value <= optimizer.last_teleport.value_start * (1 + 1e-6)
+        assert optimizer.last_teleport.gain >= 1.0
+        assert optimizer.last_teleport.cost.hvps <= 6 + 1
+
+
+@every_combination
+@every_inner
+def test_resumes_bit_for_bit_in_the_middle_of_a_schedule(inner: str, wrapper: str) -> None:
+    network, loss = setting()
+    optimizer = WRAPPERS[wrapper](INNER[inner](network.parameters()))
+    for _ in range(3):
+        step(optimizer, loss)
+    stored = io.BytesIO()
+    torch.save({"network": network.state_dict(), "optimizer": optimizer.state_dict()}, stored)
+    for _ in range(4):
+        step(optimizer, loss)
+    expected = parameters_of(network)
+
+    network, loss = setting()
+    optimizer = WRAPPERS[wrapper](INNER[inner](network.parameters()))
+    stored.seek(0)
+    checkpoint = torch.load(stored, weights_only=True)  # no pickled objects, no tensor as a key
+    network.load_state_dict(checkpoint["network"])
+    optimizer.load_state_dict(checkpoint["optimizer"])
+    for _ in range(4):
+        step(optimizer, loss)
+    assert_identical(expected, parameters_of(network))
+
+
+@every_inner
+def test_without_teleports_the_wrapper_changes_nothing(inner: str) -> None:
+    results = []
+    for wrapped in (False, True):
+        network, loss = setting()
+        optimizer = INNER[inner](network.parameters())
+        for _ in range(5):
+            step(Teleported(optimizer, Never()) if wrapped else optimizer, loss)
+        results.append(parameters_of(network))
+    assert_identical(*results)
+
+
+@every_combination
+@every_inner
+def test_learning_rate_schedulers_drive_it(inner: str, wrapper: str) -> None:
+    network, loss = setting()
+    optimizer = WRAPPERS[wrapper](INNER[inner](network.parameters()))
+    initial = optimizer.param_groups[0]["lr"]
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+    for _ in range(4):
+        step(optimizer, loss)
+        scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(initial / 4)
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+    plateau.step(1.0)
+    plateau.step(2.0)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(initial / 40)
+
+
+@pytest.mark.parametrize("wrapper", [name for name in WRAPPERS if name != "plain"])
+@pytest.mark.parametrize("inner", GROUPED)
+def test_groups_are_shared_with_the_wrapped_optimizer(inner: str, wrapper: str) -> None:
+    network, loss = setting()
+    groups = [{"params": [network.first.weight]}, {"params": [network.second.weight, network.last.weight]}]
+    inside = INNER[inner](groups)
+    optimizer = WRAPPERS[wrapper](inside)
+    assert optimizer.param_groups is inside.param_groups
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert optimizer.param_groups is inside.param_groups
+    assert optimizer.state is inside.state
+    inside.load_state_dict(inside.state_dict())  # behind the wrapper's back
+    assert optimizer.param_groups is inside.param_groups
+    optimizer.add_param_group({"params": [network.second.bias]})
+    assert optimizer.param_groups is inside.param_groups
+    assert len(inside.param_groups) == 3
+    before = parameters_of(network)
+    step(optimizer, loss)
+    step(optimizer, loss)
+    after = parameters_of(network)
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert moved == {"first.weight", "second.weight", "last.weight", "second.bias"}
+
+
+@pytest.mark.parametrize("inner", ["sgd", "polyak", "normalized", "newton-fixed", "armijo"])
+def test_each_group_has_its_own_learning_rate(inner: str) -> None:
+    network, loss = setting()
+    tiny = 1e-12
+    groups = [{"params": [network.first.weight]}, {"params": [network.second.weight], "lr": tiny}]
+    optimizer = INNER[inner](groups)
+    before = parameters_of(network)
+    step(optimizer, loss)
+    after = parameters_of(network)
+    assert float((after["first.weight"] - before["first.weight"]).norm()) > 1e-4
+    assert 0.0 < float((after["second.weight"] - before["second.weight"]).norm()) < 1e-10
+
+
+@pytest.mark.parametrize("wrapper", [name for name in WRAPPERS if name != "plain"])
+@every_inner
+def test_a_closure_with_backward_is_answered_by_the_right_form(inner: str, wrapper: str) -> None:
+    network, loss = setting()
+    optimizer = WRAPPERS[wrapper](INNER[inner](network.parameters()))
+    before = parameters_of(network)
+    network.first.weight.grad = torch.full_like(network.first.weight, 7.0)
+    with pytest.raises(TypeError, match=r"optimizer.step\(lambda: loss_fn\(model\(x\), y\)\)"):
+        optimizer.step(usual_closure(optimizer, loss))
+    assert_identical(before, parameters_of(network))
+    assert torch.equal(network.first.weight.grad, torch.full_like(network.first.weight, 7.0))
+
+
+@pytest.mark.parametrize("inner", ["polyak", "normalized"])
+def test_first_order_optimizers_take_standard_closures_too(inner: str) -> None:
+    results = []
+    for standard in (False, True):
+        network, loss = setting()
+        optimizer = INNER[inner](network.parameters())
+        for _ in range(3):
+            optimizer.step(usual_closure(optimizer, loss) if standard else loss)
+        results.append(parameters_of(network))
+    assert_identical(*results)
+
+
+@pytest.mark.parametrize("inner", ["polyak", "armijo", "newton-wolfe"])
+def test_optimizers_that_need_the_loss_say_so(inner: str) -> None:
+    network, _ = setting()
+    with pytest.raises(TypeError, match="needs the loss"):
+        INNER[inner](network.parameters()).step()
+
+
+@every_combination
+@pytest.mark.parametrize("inner", ["sgd-momentum", "adam", "armijo"])
+def test_copies_go_their_own_way(inner: str, wrapper: str) -> None:
+    network, _ = setting()
+    x, y = torch.ones(5, 4, dtype=torch.float64), torch.zeros(5, 1, dtype=torch.float64)
+    optimizer = WRAPPERS[wrapper](INNER[inner](network.parameters()))
+    step(optimizer, lambda: nn.functional.mse_loss(network(x), y))
+    twin_network, twin = copy.deepcopy((network, optimizer))
+    before = parameters_of(network)
+    for _ in range(3):
+        step(twin, lambda: nn.functional.mse_loss(twin_network(x), y))
+    assert_identical(before, parameters_of(network))
+    for _ in range(3):
+        step(optimizer, lambda: nn.functional.mse_loss(network(x), y))
+    assert_identical(parameters_of(twin_network), parameters_of(network))
+
+
+def test_teleports_happen_where_the_schedule_says() -> None:
+    network, loss = setting()
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), Every(3, start=1), max_hvps=4)
+    seen = []
+    for iteration in range(8):
+        optimizer.last_teleport = None
+        optimizer.step(loss)
+        if optimizer.last_teleport is not None:
+            seen.append(iteration)
+    assert seen == [1, 4, 7]
+
+
+def test_schedules_in_epochs_act_at_the_first_step_of_an_epoch() -> None:
+    network, loss = setting()
+    optimizer = Teleported(
+        torch.optim.SGD(network.parameters(), lr=0.05), Every(2, unit="epochs"), max_hvps=4, steps_per_epoch=3
+    )
+    seen = []
+    for iteration in range(13):
+        optimizer.last_teleport = None
+        optimizer.step(loss)
+        if optimizer.last_teleport is not None:
+            seen.append(iteration)
+    assert seen == [0, 6, 12]
+    with pytest.raises(ValueError, match="steps_per_epoch"):
+        Teleported(torch.optim.SGD(network.parameters(), lr=0.05), Every(2, unit="epochs"))
+
+
+def test_the_teleport_can_work_on_another_loss_than_the_step() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 1, dtype=torch.float64)
+    x, y = torch.randn(30, 3, dtype=torch.float64), torch.randn(30, 1, dtype=torch.float64)
+
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        return nn.functional.mse_loss(model(x), y)
+
+    batches = Batches(loss, [(x[:20], y[:20]), (x[20:], y[20:])])
+    start = copy.deepcopy(model.state_dict())
+    results = []
+    for target in (batches, lambda: loss(x, y)):
+        model.load_state_dict(start)
+        optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.01), Every(1), teleport_on=target)
+        optimizer.step(lambda: loss(x[:4], y[:4]))
+        assert optimizer.last_teleport is not None
+        results.append(optimizer.last_teleport)
+    assert results[0].value_start == pytest.approx(results[1].value_start, rel=1e-13)
+    assert results[0].gradient_norm == pytest.approx(results[1].gradient_norm, rel=1e-9)
+    assert results[0].gain > 1.01
+
+
+@pytest.mark.parametrize("policy", ["keep", "reset"])
+@pytest.mark.parametrize("inner", ["sgd-momentum", "adam"])
+def test_momentum_at_a_teleport_is_a_choice(inner: str, policy: Any) -> None:
+    network, loss = setting()
+    optimizer = Teleported(INNER[inner](network.parameters()), Never(), momentum=policy, max_hvps=4)
+    optimizer.step(loss)
+    held = {p: dict(state) for p, state in optimizer.state.items()}
+    assert held
+    optimizer.teleport(loss)
+    assert bool(optimizer.state) == (policy == "keep")
+    optimizer.step(loss)
+    assert set(optimizer.state) == set(held)
+    if inner == "adam":
+        steps = {int(state["step"]) for state in optimizer.state.values()}
+        assert steps == ({2} if policy == "keep" else {1})
+
+
+def test_adagrad_keeps_its_state() -> None:
+    network, _ = setting()
+    with pytest.raises(ValueError, match="Adagrad"):
+        Teleported(torch.optim.Adagrad(network.parameters()), momentum="reset")
+
+
+def test_bad_arguments_are_named() -> None:
+    network, _ = setting()
+    sgd = torch.optim.SGD(network.parameters(), lr=0.1)
+    with pytest.raises(TypeError, match="schedule"):
+        Teleported(sgd, 50)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="optimizer must be"):
+        Teleported(network, Never())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="momentum"):
+        Teleported(sgd, momentum="drop")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Did you mean 'auto'"):
+        Teleported(sgd, solver="autp")
+    with pytest.raises(ValueError, match="first_step"):
+        Teleported(torch.optim.Adam(network.parameters()), first_step="curvature")
+    with pytest.raises(TypeError, match="teleports already"):
+        Teleported(Teleported(sgd))
+    with pytest.raises(ValueError, match="wrapped.load_state_dict"):
+        Teleported(sgd).load_state_dict(sgd.state_dict())
+    for make in (ArmijoSGD, PolyakSGD, NormalizedSGD, NewtonCG):
+        with pytest.raises(ValueError, match=r"must be positive"):
+            make(network.parameters(), lr=-1.0)

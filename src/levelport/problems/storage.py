@@ -88,7 +88,8 @@ def uci_file(place: Path, name: str) -> Path:
 def read_uci(path: Path, entry: UciSet) -> Arrays:
     """X and y of a file, verified; :class:`DataError` names a file that is not what it should be."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # numpy leaves a file open that it could not read, so it gets one that is ours to close.
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
             X = np.ascontiguousarray(archive["X"], dtype=np.float64)
             y = np.ascontiguousarray(archive["y"], dtype=np.int8)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:

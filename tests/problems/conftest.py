@@ -1,0 +1,44 @@
+"""A cache of its own for every test here, and the optional directory with the reference data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from levelport.problems import datasets, optima
+
+REFERENCE = Path(__file__).resolve().parents[2] / "../shared/data"
+"""A sibling of the checkout with ``uci/`` and ``mnist/``, where there is one."""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Nothing leaks from the user's cache into a test, or back."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("LEVELPORT_CACHE", str(cache))
+    monkeypatch.delenv("LEVELPORT_DATA", raising=False)
+    _forget()
+    yield cache
+    _forget()
+
+
+def _forget() -> None:
+    datasets.load_data.cache_clear()
+    optima._remembered.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def reference() -> Path:
+    """The directory with the reference data; the test is skipped where it is absent."""
+    if not (REFERENCE / "uci").is_dir():
+        pytest.skip("the directory with the reference data is not beside the checkout")
+    return REFERENCE
+
+
+@pytest.fixture
+def all_sets(reference: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """All twenty sets and MNIST at hand."""
+    monkeypatch.setenv("LEVELPORT_DATA", str(reference))
+    return reference

@@ -363,7 +363,7 @@ def test_bad_arguments_are_named() -> None:
         Teleported(torch.optim.Adam(network.parameters()), first_step="curvature")
     with pytest.raises(TypeError, match="teleports already"):
         Teleported(Teleported(sgd))
-    with pytest.raises(ValueError, match="wrapped.load_state_dict"):
+    with pytest.raises(ValueError, match=r"wrapped\.load_state_dict"):
         Teleported(sgd).load_state_dict(sgd.state_dict())
     for make in (ArmijoSGD, PolyakSGD, NormalizedSGD, NewtonCG):
         with pytest.raises(ValueError, match=r"must be positive"):

@@ -4,8 +4,8 @@ The loss is a callable without arguments that reads its parameters wherever they
 writing x into them. A write makes every graph built before it useless. Therefore only the point evaluated last
 owns a graph; an older one that is asked for a product builds its graph again, and the ledger says so.
 
-Nothing else moves: ``.grad`` is never touched, buffers of modules are copies while the loss runs, random generators
-are put back, autocast is off. After use, :meth:`ParametersObjective.load` puts the parameters where they belong.
+Nothing else moves: ``.grad`` is never touched, buffers of modules are copies while the loss runs, autocast is off.
+After use, :meth:`ParametersObjective.load` puts the parameters where they belong.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A loss is asked for many times during a teleport or a line search, but training must see none of it. Two things
 move when a loss is merely evaluated: buffers of modules (the running statistics of BatchNorm) and the state of the
 random number generators (dropout). Inside :func:`undisturbed` every module that is called works on copies of its
-buffers, and the generators are put back at the end.
+buffers, and random numbers can be replayed.
 """
 
 from __future__ import annotations
@@ -46,15 +46,16 @@ class RandomState:
 def undisturbed(
     device: torch.device, *, replay: RandomState | None = None, full_precision: bool = False
 ) -> Iterator[None]:
-    """Whatever modules and generators do in here is undone at the end.
+    """Whatever modules do to their buffers in here is undone at the end.
 
     Args:
-        device: whose generator is put back, next to the CPU's.
-        replay: random numbers start from this state, so that every evaluation sees the same dropout mask.
+        device: where the parameters live.
+        replay: random numbers start from this state, so that every evaluation sees the same dropout mask, and the
+            generators are put back at the end; None leaves them alone.
         full_precision: switch autocast off, also where the loss switches it on around a module, and refuse
             modules whose gradients of gradients would not be synchronised.
     """
-    before = RandomState.capture(device)
+    before = RandomState.capture(device) if replay is not None else None
     swapped: dict[int, tuple[nn.Module, dict[str, Tensor]]] = {}
 
     def lend_copies(module: nn.Module, _inputs: Any) -> None:
@@ -81,7 +82,8 @@ def undisturbed(
         for module, originals in swapped.values():
             for name, buffer in originals.items():
                 setattr(module, name, buffer)
-        before.restore()
+        if before is not None:
+            before.restore()
 
 
 def _reject_data_parallel(module: nn.Module) -> None:

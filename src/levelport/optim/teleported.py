@@ -170,7 +170,7 @@ class Teleported(FlatOptimizer):
             The result; its ``x`` is the flat vector of all trainable parameters, already written into them.
         """
         inner = ParametersObjective(self.parameters(), loss, noise=self.noise, random_state=random_state)
-        start = inner.current()
+        start, generators = inner.current(), RandomState.capture(inner.device)
         end = start
         try:
             objective = inner if self._distribute is None else self._distribute(inner)
@@ -178,6 +178,7 @@ class Teleported(FlatOptimizer):
             end = point.x
         finally:
             inner.load(end)
+            generators.restore()
         self.last_teleport = result
         self._spent += result.cost.gradient_equivalents
         self._newton_step = newton_step_size(result.curvature)

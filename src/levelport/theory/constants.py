@@ -83,6 +83,11 @@ class Constants:
         upper, lower = self.stability_upper.value, self.stability_lower.value
         return Stability(max(1.0, upper), min(1.0, lower)) if lower > 0.0 and not math.isnan(upper) else None
 
+    @property
+    def convex(self) -> bool:
+        """False if negative curvature was met anywhere; True proves nothing."""
+        return self.minimum.convex and self.mu.value >= -1e-10 * abs(self.L.value)
+
     def caveats(self) -> list[str]:
         """Why bounds made of these constants are not guarantees; empty if they are."""
         found = []
@@ -92,7 +97,7 @@ class Constants:
         for name, constant in (("μ", self.mu), ("μ̃", self.stability_lower)):
             if not constant.not_too_large:
                 found.append(f"{name} is only {_article(constant.kind)} and may be too large")
-        if not self.minimum.convex:
+        if not self.convex:
             found.append("negative curvature was met: f is not convex, and the theorems do not apply")
         return found
 

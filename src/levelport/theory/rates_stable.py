@@ -254,7 +254,8 @@ def fixed_alternating(
     needed = 2.0 * math.log(2.0) * stability.upper / stability.lower
     if iterations < needed:
         raise ValueError(f"this bound starts at K = {math.ceil(needed)} iterations, not {iterations}.")
-    product = math.prod(1.0 - lam * stability.lower / (L * stability.upper) for lam in curvatures)
+    scale = stability.lower / (L * stability.upper)
+    product = math.prod(max(0.0, 1.0 - lam * scale) for lam in curvatures)  # rounding may put λ above L
     bound = 4.0 * radius**2 * L * stability.lower * product
     return bound / stability.upper if long_gradient_steps else bound
 

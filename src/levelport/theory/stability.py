@@ -7,7 +7,8 @@ penalty only helping, and integrating twice,
     L̃(D) = 2(e^D - 1 - D)/D²,       μ̃(D) = 2(e^{-D} - 1 + D)/D².
 
 *Reach of the sub-level set.* Let H* = ∇²f(w*), s = ‖w - w*‖_{H*} and ϱ = max_i ‖x_i‖_{H*⁻¹}, so that D(w*, w) ≤ ϱs.
-The lower inequality at w* reads f(w) - f* ≥ s²μ̃(D)/2 ≥ (e^{-ϱs} - 1 + ϱs)/ϱ², because μ̃ decreases. On {f ≤ f(w_0)} hence
+The lower inequality at w* reads f(w) - f* ≥ s²μ̃(D)/2 ≥ (e^{-ϱs} - 1 + ϱs)/ϱ²,
+because μ̃ decreases. On {f ≤ f(w_0)} hence
 
     ϱs ≤ t,     t the root of  e^{-t} - 1 + t = ϱ²δ_0,
 

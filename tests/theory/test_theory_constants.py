@@ -1,0 +1,240 @@
+"""Constants lie on the side of the truth that they say, checked by sampling, brute force and other libraries."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.optimize
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from theory_problems import Case, cases
+
+from levelport import AutogradObjective, LinearObjective
+from levelport.problems.functions import rosenbrock
+from levelport.problems.quadratics import Quadratic
+from levelport.theory import Kind, Stability, constants_of, find_minimum
+from levelport.theory.spectrum import extremes, hessian_matrix, lanczos
+from levelport.theory.stability import (
+    logistic_reach,
+    sampled_stability,
+    self_concordant_stability,
+    stability_ratio,
+)
+from levelport.theory.sublevel import boundary, largest_distance
+
+LOGISTIC = [case for case in cases() if case.name.startswith("logistic")]
+
+
+def spread_points(case: Case, count: int, seed: int) -> list[torch.Tensor]:
+    """Points of the initial sub-level set: on rays from w*, half of them on its boundary."""
+    generator = torch.Generator().manual_seed(seed)
+    level = case.constants.minimum.value + case.constants.initial_gap
+    points = []
+    for index in range(count):
+        u = torch.randn(case.objective.dimension, generator=generator, dtype=torch.float64)
+        reach = boundary(case.objective, case.constants.minimum.x, u, level)
+        points.append(case.constants.minimum.x + reach * u * (1.0 if index % 2 else 0.6))
+    return points
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+def test_constants_bound_what_they_claim_to_bound(case: Case) -> None:
+    constants = case.constants
+    points = spread_points(case, 24, 1)
+    for point in points:
+        eigenvalues = torch.linalg.eigvalsh(hessian_matrix(case.objective.at(point, curvature=True)))
+        assert float(eigenvalues[-1]) <= constants.L.value * (1 + 1e-9)
+        assert float(eigenvalues[0]) >= constants.mu.value * (1 - 1e-9)
+        distance = float(torch.linalg.vector_norm(point - constants.minimum.x))
+        assert distance <= constants.radius.value * (1 + 1e-9)
+    assert constants.radius_reached.value <= constants.radius.value * (1 + 1e-9)
+    for x, y in pairwise(points):
+        ratio = stability_ratio(case.objective, x, y)
+        if not math.isnan(ratio):
+            assert constants.stability_lower.value * (1 - 1e-6) <= ratio
+            assert ratio <= constants.stability_upper.value * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("case", LOGISTIC, ids=lambda case: case.name)
+def test_radius_reached_is_the_true_radius_in_the_plane(case: Case) -> None:
+    """Brute force over all directions; the proved radius is never below it; a tenth less would be caught near w*."""
+    level = case.constants.minimum.value + case.constants.initial_gap
+    reaches = []
+    for angle in np.linspace(0, 2 * np.pi, 721):
+        u = torch.tensor([np.cos(angle), np.sin(angle)], dtype=torch.float64)
+        reaches.append(boundary(case.objective, case.constants.minimum.x, u, level))
+    assert case.constants.radius_reached.value == pytest.approx(max(reaches), rel=1e-4)
+    assert case.constants.radius.value >= max(reaches)
+    if "near" in case.name:
+        assert 0.9 * case.constants.radius.value < max(reaches)
+
+
+@pytest.mark.parametrize("case", LOGISTIC, ids=lambda case: case.name)
+def test_margin_diameter_is_an_upper_bound(case: Case) -> None:
+    objective = case.objective
+    assert isinstance(objective, LinearObjective)
+    reach = logistic_reach(objective, case.constants.minimum, case.constants.initial_gap)
+    margins = torch.stack([objective.X @ point for point in spread_points(case, 60, 2)])
+    observed = float((margins.max(dim=0).values - margins.min(dim=0).values).max())
+    assert observed <= reach.diameter
+    if "near" in case.name:
+        assert observed > 0.5 * reach.diameter  # a factor of two removed would be caught
+
+
+@given(D=st.floats(1e-6, 30.0))
+def test_self_concordant_constants_are_the_integrals(D: float) -> None:
+    stability = self_concordant_stability(D)
+    t, weights = np.polynomial.legendre.leggauss(60)
+    t, weights = (t + 1) / 2, weights / 2
+    assert stability.upper == pytest.approx(2 * float(weights @ ((1 - t) * np.exp(t * D))), rel=1e-7)
+    assert stability.lower == pytest.approx(2 * float(weights @ ((1 - t) * np.exp(-t * D))), rel=1e-6)
+
+
+@given(seed=st.integers(0, 10_000), spread=st.floats(0.01, 6.0))
+@settings(deadline=None, max_examples=60)
+def test_stability_holds_between_random_points_of_random_logistic_problems(seed: int, spread: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.randn(15, 3, generator=generator, dtype=torch.float64)
+    y = torch.where(torch.rand(15, generator=generator) < 0.5, 1.0, -1.0).double()
+    objective = LinearObjective.logistic(X, y, penalty=1e-3)
+    a, b = (spread * torch.randn(3, generator=generator, dtype=torch.float64) for _ in range(2))
+    stability = self_concordant_stability(float((X @ (a - b)).abs().max()))
+    ratio = stability_ratio(objective, a, b)
+    if not math.isnan(ratio):
+        assert stability.lower * (1 - 1e-6) <= ratio <= stability.upper * (1 + 1e-6)
+
+
+def test_one_sample_attains_the_self_concordant_bound_far_out() -> None:
+    """φ‴ = -φ″ in the tail: with all margins large the lower constant is nearly attained, so no factor can go."""
+    X = torch.tensor([[1.0]], dtype=torch.float64)
+    objective = LinearObjective.logistic(X, torch.tensor([1.0], dtype=torch.float64))
+    x, D = torch.tensor([8.0], dtype=torch.float64), 3.0
+    stability = self_concordant_stability(D)
+    assert stability_ratio(objective, x, x + D) == pytest.approx(stability.lower, rel=2e-3)
+    assert stability_ratio(objective, x + D, x) == pytest.approx(stability.upper, rel=2e-3)
+
+
+def test_smoothness_of_logistic_regression_is_attained_at_zero() -> None:
+    case = LOGISTIC[0]
+    at_zero = extremes(case.objective.at(torch.zeros(2, dtype=torch.float64), curvature=True))
+    assert case.constants.L.kind is Kind.EXACT
+    assert at_zero.largest == pytest.approx(case.constants.L.value, rel=1e-12)
+
+
+def test_softmax_smoothness_is_an_upper_bound() -> None:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(40, 3, generator=generator, dtype=torch.float64)
+    y = torch.randint(0, 3, (40,), generator=generator)
+    objective = LinearObjective.softmax(X, y, 3, penalty=0.05)
+    start = torch.zeros(9, dtype=torch.float64)
+    constants = constants_of(objective, start)
+    assert constants.L.kind is Kind.UPPER
+    assert extremes(objective.at(start, curvature=True)).largest <= constants.L.value
+    assert constants.stability_upper.kind is Kind.LOWER  # sampled, and said so
+    assert any("L̃" in caveat for caveat in constants.caveats())
+    assert constants.radius.kind is Kind.UPPER
+
+
+def test_sampled_constants_are_never_presented_as_bounds_on_the_safe_side() -> None:
+    def quartic(w: torch.Tensor) -> torch.Tensor:
+        return (w**4).sum() + 0.5 * (w**2).sum()
+
+    start = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    constants = constants_of(AutogradObjective(quartic, like=start), start)
+    for constant in (constants.L, constants.radius, constants.stability_upper):
+        assert constant.kind in (Kind.LOWER, Kind.ESTIMATE)
+    for constant in (constants.mu, constants.stability_lower):
+        assert constant.kind in (Kind.UPPER, Kind.ESTIMATE)
+    assert len(constants.caveats()) == 5
+    # 12w² + 1 on the sub-level set is largest at its tips, beyond the start: the sampled L is indeed too small.
+    tip = boundary(
+        AutogradObjective(quartic, like=start), torch.zeros(2).double(), torch.tensor([0.0, 1.0]).double(), 19.5
+    )
+    assert constants.L.value < 12 * tip**2 + 1
+
+
+def test_non_convexity_is_noticed() -> None:
+    start = torch.tensor([-1.2, 1.0], dtype=torch.float64)
+    objective = AutogradObjective(rosenbrock, like=start)
+    constants = constants_of(objective, torch.tensor([0.0, 1.0], dtype=torch.float64))
+    assert not constants.convex
+    assert any("not convex" in caveat for caveat in constants.caveats())
+
+
+def test_minimum_agrees_with_scipy() -> None:
+    for case in LOGISTIC:
+        objective = case.objective
+
+        def value_and_gradient(w, objective=objective):
+            point = objective.at(torch.from_numpy(w.copy()))
+            return point.value, point.gradient.numpy()
+
+        found = scipy.optimize.minimize(
+            value_and_gradient, np.zeros(2), jac=True, method="BFGS", options={"gtol": 1e-10}
+        )
+        assert case.constants.minimum.value <= found.fun + 1e-14
+        assert case.constants.minimum.x.numpy() == pytest.approx(found.x, abs=1e-6)
+
+
+def test_minimum_of_a_badly_conditioned_quadratic() -> None:
+    objective = Quadratic.random(torch.logspace(-5, 2, 12, dtype=torch.float64), 0)
+    found = find_minimum(objective, torch.zeros(12, dtype=torch.float64))
+    assert found.convex
+    assert found.value < 1e-16
+
+
+def test_lanczos_lies_inside_the_spectrum_and_finds_its_ends() -> None:
+    objective = Quadratic.random(torch.logspace(-2, 2, 60, dtype=torch.float64), 1)
+    point = objective.at(torch.zeros(60, dtype=torch.float64))
+    short, full = lanczos(point, 12), lanczos(point, 60)
+    assert 1e-2 * (1 - 1e-9) <= full.smallest <= short.smallest
+    assert short.largest <= full.largest <= 100.0 * (1 + 1e-9)
+    assert full.largest == pytest.approx(100.0, rel=1e-9)
+    assert full.smallest == pytest.approx(1e-2, rel=1e-6)
+    residual = point.hvp(full.top_vector) - full.largest * full.top_vector
+    assert float(torch.linalg.vector_norm(residual)) < 1e-6
+    assert not full.exact
+
+
+def test_largest_distance_of_an_ellipsoid_is_its_longest_half_axis() -> None:
+    objective = Quadratic.random(torch.tensor([0.1, 1.0, 7.0], dtype=torch.float64), 2)
+    minimum = find_minimum(objective, torch.zeros(3, dtype=torch.float64))
+    assert largest_distance(objective, minimum, 2.0) == pytest.approx(math.sqrt(2 * 2.0 / 0.1), rel=1e-6)
+
+
+def test_ascent_over_directions_improves_a_poor_start() -> None:
+    from levelport.theory.sublevel import _ascend
+
+    objective = Quadratic.random(torch.tensor([0.1, 1.0, 7.0], dtype=torch.float64), 2)
+    poor = objective.eigenvectors[:, 2] + 0.1 * objective.eigenvectors[:, 0]
+    poor = poor / torch.linalg.vector_norm(poor)
+    assert _ascend(objective, objective.minimiser, poor, 2.0, 200) == pytest.approx(math.sqrt(40.0), rel=1e-6)
+
+
+def test_unbounded_sublevel_sets_are_reported() -> None:
+    flat = Quadratic(torch.tensor([0.0, 1.0]).double(), torch.eye(2).double(), torch.zeros(2).double())
+    constants = constants_of(flat, torch.tensor([1.0, 1.0], dtype=torch.float64))
+    assert math.isinf(constants.radius.value)
+    ray = boundary(flat, torch.zeros(2).double(), torch.tensor([1.0, 0.0]).double(), 1.0)
+    assert math.isinf(ray)
+
+
+def test_sampling_refutes_stability_where_the_hessian_vanishes() -> None:
+    from levelport.theory.counterexamples import huber_sum
+
+    start = torch.tensor([3.0, 2.0], dtype=torch.float64)
+    objective = AutogradObjective(huber_sum, like=start)
+    minimum = find_minimum(objective, torch.tensor([0.5, 0.4], dtype=torch.float64))
+    sampled = sampled_stability(objective, minimum, objective.at(start).value)
+    assert math.isinf(sampled.upper)
+
+
+def test_stability_refuses_impossible_constants() -> None:
+    with pytest.raises(ValueError, match="L̃ ≥ 1 ≥ μ̃"):
+        Stability(0.9, 0.5)
+    with pytest.raises(ValueError, match="L̃ ≥ 1 ≥ μ̃"):
+        Stability(2.0, 1.5)

@@ -1,0 +1,237 @@
+"""Broken bounds are caught: each rate holds on the evidence, and with a factor removed it does not.
+
+The evidence is made of the sequences that fall no faster than the one-step lemmas force them to (any schedule), and
+of runs on quadratics, where several bounds are attained. The published formulas that are wrong are among the mutants.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from bound_checks import hardest_sequence, violations
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from theory_problems import quadratic_case
+
+from levelport.theory import rates, rates_stable
+from levelport.theory.rates_stable import Stability, armijo_steps, fixed_steps
+from levelport.theory.steps import Steps, explicit_form, measured_form, recursion
+
+L, R = 2.0, 3.0
+GAP = 0.45 * L * R**2  # smoothness allows up to L R²/2
+HORIZON = 40
+SCHEDULES = [
+    frozenset(),
+    frozenset(range(1, HORIZON, 2)),
+    frozenset(range(0, HORIZON, 2)),
+    frozenset({1}),
+    frozenset({30, 31, 32}),
+    frozenset({0, 1, 2, 10, 11, 20}),
+    frozenset(range(HORIZON)),
+]
+STABILITIES = [Stability(1.05, 0.95), Stability(2.0, 0.7), Stability(30.0, 0.2)]
+Maker = Callable[[Steps, list[float]], list[float]]
+
+
+def evidence() -> list[tuple[Steps, list[float]]]:
+    found = []
+    for schedule in SCHEDULES:
+        for stability in STABILITIES:
+            armijo = armijo_steps(HORIZON, schedule, L, R, stability)
+            fixed = fixed_steps(HORIZON, dict.fromkeys(schedule, 0.8 * L), L, R, stability, 1 / (L * stability.upper))
+            found += [(steps, hardest_sequence(steps, GAP)) for steps in (armijo, fixed)]
+    return found
+
+
+EVIDENCE = evidence()
+
+
+def holds(maker: Maker) -> bool:
+    return all(not violations(maker(steps, gaps), gaps) for steps, gaps in EVIDENCE)
+
+
+def convex(steps: Steps, gaps: list[float]) -> list[float]:
+    return rates.convex(HORIZON, min(steps.gains), steps.radius)
+
+
+def measured(steps: Steps, gaps: list[float]) -> list[float]:
+    return measured_form(steps, gaps)
+
+
+def explicit(steps: Steps, gaps: list[float]) -> list[float]:
+    return explicit_form(steps)
+
+
+def sharp(steps: Steps, gaps: list[float]) -> list[float]:
+    return recursion(steps, gaps[0])
+
+
+def halved(maker: Maker) -> Maker:
+    return lambda steps, gaps: [0.5 * bound for bound in maker(steps, gaps)]
+
+
+def smaller_radius(maker: Maker) -> Maker:
+    return lambda steps, gaps: maker(replace(steps, radius=steps.radius / math.sqrt(2)), gaps)
+
+
+def larger_growth(maker: Maker) -> Maker:
+    def broken(steps: Steps, gaps: list[float]) -> list[float]:
+        return maker(replace(steps, growths={k: beta**2 for k, beta in steps.growths.items()}), gaps)
+
+    return broken
+
+
+def counts_teleports_as_gradient_steps_too(steps: Steps, gaps: list[float]) -> list[float]:
+    """M = K in place of M = K - |𝒯|, the growth of the blocks on top."""
+    bounds = measured_form(steps, gaps)
+    extra = [sum(steps.gain(k) for k in range(1, K) if k in steps.growths) for K in range(HORIZON + 1)]
+    return [math.inf] + [1 / (1 / bounds[K] + extra[K]) for K in range(1, HORIZON + 1)]
+
+
+def growth_without_minus_one(steps: Steps, gaps: list[float]) -> list[float]:
+    """Σ Πβ/δ_{k-1} in place of Σ (Πβ - 1)/δ_{k-1}."""
+    bounds = measured_form(steps, gaps)
+    extra = [sum(1 / gaps[k - 1] for k, _ in steps.blocks(K)) for K in range(HORIZON + 1)]
+    return [math.inf] + [1 / (1 / bounds[K] + extra[K]) for K in range(1, HORIZON + 1)]
+
+
+def grows_from_the_start(steps: Steps, gaps: list[float]) -> list[float]:
+    """All steps, not only those before the teleports, multiplied by all growth."""
+    total = [math.prod(steps.growths[k] for k in steps.growths if k < K) for K in range(HORIZON + 1)]
+    return [bound / total[K] for K, bound in enumerate(convex(steps, gaps))]
+
+
+@pytest.mark.parametrize("maker", [convex, measured, explicit, sharp])
+def test_rates_hold_on_the_hardest_sequences(maker: Maker) -> None:
+    assert holds(maker)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        *(halved(maker) for maker in (convex, measured, explicit, sharp)),
+        *(smaller_radius(maker) for maker in (convex, measured, explicit, sharp)),
+        *(larger_growth(maker) for maker in (measured, explicit, sharp)),
+        counts_teleports_as_gradient_steps_too,
+        growth_without_minus_one,
+        grows_from_the_start,
+    ],
+)
+def test_broken_rates_are_caught(mutant: Maker) -> None:
+    assert not holds(mutant)
+
+
+@given(
+    schedule=st.frozensets(st.integers(0, HORIZON - 1)),
+    upper=st.floats(1.0, 50.0),
+    lower=st.floats(0.01, 1.0),
+    fraction=st.floats(0.01, 1.0),
+    curvatures=st.lists(st.floats(0.01, 1.0), min_size=HORIZON, max_size=HORIZON),
+    step=st.floats(0.05, 1.99),
+)
+@settings(max_examples=150, deadline=None)
+def test_rates_hold_for_every_schedule(
+    schedule: frozenset[int], upper: float, lower: float, fraction: float, curvatures: list[float], step: float
+) -> None:
+    stability = Stability(upper, lower)
+    lambdas = {k: curvatures[k] * L for k in schedule}
+    for steps in (
+        armijo_steps(HORIZON, schedule, L, R, stability),
+        fixed_steps(HORIZON, lambdas, L, R, stability, step / (L * upper)),
+        fixed_steps(HORIZON, lambdas, L, R, stability, 1 / L, step / (L * upper)),
+    ):
+        gaps = hardest_sequence(steps, fraction * GAP)
+        for maker in (measured, explicit, sharp):
+            assert violations(maker(steps, gaps), gaps) == []
+        for ours, theirs in zip(recursion(steps), explicit_form(steps), strict=True):
+            assert ours <= theirs * (1 + 1e-9)
+
+
+@given(upper=st.floats(1.0, 100.0), lower=st.floats(0.01, 1.0), half=st.integers(1, 60))
+@settings(deadline=None)
+def test_alternating_closed_form_is_the_explicit_rate(upper: float, lower: float, half: int) -> None:
+    stability = Stability(upper, lower)
+    closed = rates_stable.armijo_alternating(2 * half, L, R, stability)
+    summed = rates_stable.armijo_explicit(2 * half, frozenset(range(1, 2 * half, 2)), L, R, stability)[-1]
+    assert closed == pytest.approx(summed, rel=1e-6, abs=1e-290)
+
+
+def test_published_alternating_constant_is_false_for_nearly_quadratic_functions() -> None:
+    stability, iterations = Stability(1.05, 0.95), 4
+    steps = armijo_steps(iterations, frozenset({1, 3}), L, R, stability)
+    gaps = hardest_sequence(steps, GAP)
+    rho = stability.growth
+    published = 2 * R**2 * L / stability.surplus / (rho ** (iterations / 2) - 1)
+    assert gaps[-1] > published
+    assert gaps[-1] <= rates_stable.armijo_alternating(iterations, L, R, stability)
+
+
+@given(upper=st.floats(1.0, 1000.0), lower=st.floats(0.01, 1.0), advantage=st.sampled_from([1.0, 4.0, 30.0]))
+@settings(deadline=None)
+def test_break_even_is_the_first_iteration_from_which_teleports_win(
+    upper: float, lower: float, advantage: float
+) -> None:
+    stability = Stability(upper, lower)
+    first = rates_stable.alternating_break_even(stability, advantage)
+    assert first % 2 == 0
+
+    def faster(K: int) -> bool:
+        return rates_stable.armijo_alternating(K, L, R, stability) < 2 * R**2 * L / (K * advantage) * (1 - 1e-12)
+
+    assert all(faster(K) for K in range(int(first) + 2, int(first) + 40, 2))
+    if first > 4:
+        assert not faster(int(first) - 2)
+
+
+def test_published_break_even_comes_too_early_without_its_factor_two() -> None:
+    """The condition of the corollary, its constant mended, but without the 2: met at a K where GD's bound is better."""
+    stability = Stability(10.0, 0.5)
+    K = 2
+    while math.log1p(K * stability.surplus) / stability.log_growth >= K:
+        K += 2
+    assert rates_stable.armijo_alternating(K, L, R, stability) > 2 * R**2 * L / K
+    assert rates_stable.alternating_break_even(stability) > K
+
+
+def test_published_sign_of_psi_makes_teleports_harmful() -> None:
+    """With ψ = 1 - Πβ the denominator loses what it should gain, and turns negative: no bound at all."""
+    stability = Stability(1.2, 0.9)
+    schedule = frozenset(range(1, HORIZON, 2))
+    steps = fixed_steps(HORIZON, dict.fromkeys(schedule, L), L, R, stability, 1 / (L * stability.upper))
+    gaps = hardest_sequence(steps, GAP)
+    plain = sum(steps.gain(k) for k in range(HORIZON) if k not in schedule)
+    teleported = sum((1 - steps.growths[k]) / gaps[k - 1] for k in schedule)
+    assert plain + teleported < 0.0
+    assert all(beta > 1.0 for beta in steps.growths.values())
+
+
+def test_payoff_gap_separates_the_two_guarantees() -> None:
+    for stability in STABILITIES:
+        for cost in (0.0, 3.0, 100.0):
+            threshold = rates_stable.payoff_gap(L, R, stability, cost)
+            for gap in (0.5 * threshold, 0.99 * threshold, 1.01 * threshold, 2 * threshold):
+                teleport = stability.growth / gap
+                gradient_steps = 1 / gap + (1 + cost) / (2 * R**2 * L)
+                assert (teleport > gradient_steps) == (gap < threshold)
+
+
+def test_strongly_convex_mutants_are_caught_on_quadratics() -> None:
+    case = quadratic_case("sphere", [2.0, 2.0], 0)
+    steps = [0.3] * 6
+    run = case.run(6, frozenset({1, 4}), steps=(0.3, 0.3))
+    gap = case.constants.initial_gap
+    assert violations(rates.strongly_convex(gap, steps, 2.0, 2.0), run.gaps, 1e-16) == []
+    without_correction = [gap * (1 - 2 * 2.0 * 0.3) ** k for k in range(7)]
+    assert violations(without_correction, run.gaps, 1e-16) != []
+    assert violations([0.9 * b for b in rates.strongly_convex(gap, steps, 2.0, 2.0)], run.gaps, 1e-16) != []
+
+    wide = quadratic_case("condition 20", [0.5, 2.0, 10.0], 1)
+    step = 2 / 10.5 * 1.02
+    run = wide.run(6, frozenset(range(6)), steps=(step, step))
+    bound = rates.strongly_convex_non_expansive(wide.constants.initial_gap, [step] * 6, 10.0, 0.5)
+    assert violations(bound, run.gaps, 1e-16) == []
+    smaller_contraction = [b * 0.9**k / 20 for k, b in enumerate(bound)]  # attained but for L/μ, so this must fail
+    assert violations(smaller_contraction, run.gaps, 1e-16) != []

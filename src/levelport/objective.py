@@ -98,7 +98,7 @@ class Point(ABC):
         self._value: float | None = None
         self._gradient: Tensor | None = None
         self._gradient_norm: float | None = None
-        self._hessian_gradient: Tensor | None = None
+        self._hessian_normal: Tensor | None = None
 
     @abstractmethod
     def _evaluate_value(self) -> float: ...
@@ -140,11 +140,29 @@ class Point(ABC):
         return self._evaluate_hvp(v)
 
     @property
+    def normal(self) -> Tensor:
+        """n = ∇f(x)/‖∇f(x)‖; the gradient must not vanish."""
+        return self.gradient / self.gradient_norm
+
+    @property
+    def hessian_normal(self) -> Tensor:
+        """∇²f(x) n for the unit normal n, kept: it is the ascent direction of log ‖∇f‖ and certifies a KKT point.
+
+        The unit vector keeps the product in range: ∇²f ∇f over- or underflows in float32 long before f does.
+        """
+        if self._hessian_normal is None:
+            self._hessian_normal = self.hvp(self.normal)
+        return self._hessian_normal
+
+    @property
     def hessian_gradient(self) -> Tensor:
-        """∇²f(x) ∇f(x), kept: it is the ascent direction of ½‖∇f‖² and certifies a KKT point."""
-        if self._hessian_gradient is None:
-            self._hessian_gradient = self.hvp(self.gradient)
-        return self._hessian_gradient
+        """∇²f(x) ∇f(x), from :attr:`hessian_normal`."""
+        return self.gradient_norm * self.hessian_normal
+
+    @property
+    def knows_hessian_normal(self) -> bool:
+        """Whether :attr:`hessian_normal` comes free of charge."""
+        return self._hessian_normal is not None
 
     @property
     def finite(self) -> bool:
@@ -209,14 +227,16 @@ class Objective(ABC):
         A custom backward pass that detaches its inputs makes automatic HVPs silently zero. Free where the HVP
         does not vanish; one gradient where it does.
         """
-        if not point.finite or point.gradient_norm == 0.0 or bool(point.hessian_gradient.any()):
+        if not point.finite or point.gradient_norm == 0.0 or bool(point.hessian_normal.any()):
             return
         relative = math.sqrt(torch.finfo(self.dtype).eps)
         scale = max(float(point.x.abs().max()), relative)
         step = relative * scale * point.gradient / point.gradient.abs().max()
         change = self.at(point.x + step).gradient - point.gradient
         noise = 1e3 * torch.finfo(self.dtype).eps * float(point.gradient.abs().max())
-        if float(change.abs().max()) > noise:
+        size = float(change.abs().max())
+        underflow = size <= torch.finfo(self.dtype).tiny * float(step.abs().max())  # zero is the nearest number
+        if size > noise and not underflow:
             raise ObjectiveError(
                 "the second derivative is reported as zero, but the gradient changes when x does: some operation "
                 "of the loss has a backward pass that cannot be differentiated (it works on detached data or "

@@ -50,7 +50,7 @@ class Frame:
     def at(cls, point: Point, *, level_set: bool) -> Frame:
         """One HVP, unless it was spent there before; one read from the device."""
         size = point.gradient_norm
-        normal, image = point.gradient / size, point.hessian_gradient / size
+        normal, image = point.normal, point.hessian_normal
         curvature_tensor = torch.dot(normal, image)
         tangential = image - curvature_tensor * normal
         curvature, residual, length = torch.stack([curvature_tensor, norm(tangential), norm(image)]).tolist()

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from levelport.objective import Point
+from levelport.objective import Point, norm
 from levelport.teleport.ascent import LevelSetAscent
 from levelport.teleport.base import Outcome, Progress, Task
 from levelport.teleport.krylov import KrylovModel
@@ -52,7 +51,7 @@ class Auto:
         """Predict, race, and put the winner on the level."""
         starts: list[Point] = [task.start]
         initial: InitialMatrix | None = None
-        length, scale = float(torch.linalg.vector_norm(task.start.x)), 0.0
+        length, scale = float(norm(task.start.x)), 0.0
         if self.krylov > 0:
             prediction = predict(task, progress, self.krylov)
             starts = [end for end in prediction.ends if end.gradient_norm > 0.0][: self.explore]
@@ -148,6 +147,6 @@ def level_set_curvature(model: KrylovModel) -> InitialMatrix | None:
 
 
 def _cauchy_length(start: Point) -> float:
-    """‖g‖²/‖H g‖, the length over which the gradient changes by its own size."""
-    image = float(torch.linalg.vector_norm(start.hessian_gradient))
-    return start.gradient_norm**2 / image if image > 0.0 else 0.0
+    """‖g‖/‖H n‖, the length over which the gradient changes by its own size."""
+    image = float(norm(start.hessian_normal))
+    return start.gradient_norm / image if image > 0.0 else 0.0

@@ -132,7 +132,7 @@ def _solve(method: Teleporter, task: Task, progress: Progress) -> Outcome:
     if start.gradient_norm == 0.0:
         return Outcome(start, Status.STATIONARY_START)
     task.objective.verify_curvature(start)
-    if not bool(torch.isfinite(start.hessian_gradient).all()):
+    if not bool(torch.isfinite(start.hessian_normal).all()):
         return Outcome(start, Status.NON_FINITE_START, "the Hessian-vector product at the start is not finite")
     return method.solve(task, progress)
 

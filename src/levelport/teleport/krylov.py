@@ -27,7 +27,7 @@ class KrylovModel:
         self.point = point
         self.capacity = min(capacity, point.x.numel())
         self._basis = point.gradient.new_empty(self.capacity, point.x.numel())
-        self._basis[0] = point.gradient / point.gradient_norm
+        self._basis[0] = point.normal
         self._diagonal: list[float] = []
         self._off_diagonal: list[float] = []
         self._next_norm = math.inf
@@ -56,8 +56,8 @@ class KrylovModel:
         """Add one basis vector by one HVP; False if the product was not finite."""
         m = self.size
         q = self._basis[m]
-        # The first product is H g, which the certificate of the point shares.
-        image = self.point.hessian_gradient / self.point.gradient_norm if m == 0 else self.point.hvp(q)
+        # The first product is H n, which the certificate of the point shares.
+        image = self.point.hessian_normal if m == 0 else self.point.hvp(q)
         spanned = self._basis[: m + 1]
         coefficients = spanned @ image
         image = image - spanned.T @ coefficients

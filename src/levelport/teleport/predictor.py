@@ -93,8 +93,11 @@ def _descend(task: Task, model: KrylovModel) -> tuple[Point | None, float]:
     convex = model.convex()
     radius = math.inf if task.radius is None else task.radius
     limit = radius
+    steepest = float(model.ritz_values.abs().max())
+    if steepest == 0.0:
+        return None, math.inf  # f is affine in the Krylov space: it has no bottom, and nothing to climb
     if not convex:
-        cauchy = start.gradient_norm / float(model.ritz_values.abs().max())
+        cauchy = start.gradient_norm / steepest
         radius = min(radius, max(cauchy, 0.1 * float(torch.linalg.vector_norm(start.x))))
     best: Point | None = None
     mismatch = math.inf

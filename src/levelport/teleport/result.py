@@ -8,7 +8,7 @@ from enum import Enum
 
 import torch
 
-from levelport.objective import Cost, Point
+from levelport.objective import Cost, Point, norm
 from levelport.objectives.structure import Variables
 
 
@@ -54,15 +54,13 @@ class Certificate:
     @classmethod
     def at(cls, point: Point) -> Certificate:
         """Certify ``point``; costs one HVP if it has not been spent there yet."""
-        g, hg, size = point.gradient, point.hessian_gradient, point.gradient_norm
+        size = point.gradient_norm
         if size == 0.0 or not math.isfinite(size):
             return cls(math.nan, math.nan, math.nan)
-        unit, image = g / size, hg / size
-        curvature_tensor = torch.dot(unit, image)
-        tangential = image - curvature_tensor * unit
-        curvature, residual, length = torch.stack(
-            [curvature_tensor, torch.linalg.vector_norm(tangential), torch.linalg.vector_norm(image)]
-        ).tolist()
+        normal, image = point.normal, point.hessian_normal
+        curvature_tensor = torch.dot(normal, image)
+        tangential = image - curvature_tensor * normal
+        curvature, residual, length = torch.stack([curvature_tensor, norm(tangential), norm(image)]).tolist()
         # H g = 0 satisfies the KKT conditions with λ = 0: nothing pulls the gradient away from itself.
         alignment = curvature / length if length > 0.0 else 1.0
         return cls(curvature, residual / size, alignment)

@@ -40,8 +40,7 @@ def retract(task: Task, point: Point, *, max_gradients: int = 6) -> Point:
 
 def _newton_decrease(point: Point) -> float:
     """½ ‖g‖²/λ with λ from the point's HVP if it has been spent, else 0."""
-    image = point._hessian_gradient
-    if image is None:
+    if not point.knows_hessian_normal:
         return 0.0
-    curvature = float(torch.dot(point.gradient, image)) / point.gradient_norm**2
-    return 0.5 * point.gradient_norm**2 / curvature if curvature > 0.0 else 0.0
+    curvature = float(torch.dot(point.normal, point.hessian_normal))
+    return 0.5 * point.gradient_norm * (point.gradient_norm / curvature) if curvature > 0.0 else 0.0

@@ -115,8 +115,8 @@ class SQP:
 
     def _search(self, task: Task, point: Point, certificate: Certificate, rho: float) -> tuple[Point | None, float]:
         """Backtrack on ρ; the accepted point (None if nothing finite was found) and the ρ for the next search."""
-        size = point.gradient_norm**2
-        ascent = point.hessian_gradient / size
+        size, normal = point.gradient_norm, point.normal
+        ascent = point.hessian_normal / size  # q/‖g‖²; powers of ‖g‖ are avoided because they leave the range
         slope = certificate.curvature  # ⟨g, q⟩/‖g‖²
         excess = point.value - task.level
 
@@ -124,11 +124,11 @@ class SQP:
             return abs(value_excess) if task.level_set else max(0.0, value_excess)
 
         def update(rho: float) -> tuple[Point, float]:
-            """The trial point and the multiplier c of g in x⁺ = x + ρ q/‖g‖² - c g."""
+            """The trial point and the multiplier c of n in x⁺ = x + ρ q/‖g‖² - c n."""
             c = (rho * slope + excess) / size
             if not task.level_set:
                 c = max(0.0, c)
-            x = point.x + rho * ascent - c * point.gradient
+            x = point.x + rho * ascent - c * normal
             if self.relaxation < 1.0:
                 x = torch.lerp(point.x, x, self.relaxation)
             return task.objective.at(x, curvature=True), c
@@ -137,7 +137,7 @@ class SQP:
             trial, c = update(rho)
             gamma = self.gamma_scale
             if penalty(excess) > 0.0:
-                gamma *= slope * c / penalty(excess)  # ⟨q, v⟩/‖g‖⁴ = c ⟨q, g⟩/‖g‖²
+                gamma *= (slope / size) * c / penalty(excess)  # ⟨q, v⟩/‖g‖⁴ = c ⟨q, g⟩/‖g‖³
             if trial.finite and trial.gradient_norm > 0.0:
                 directional = float(torch.dot(ascent, trial.x - point.x)) + gamma * penalty(excess)
                 left = math.log(trial.gradient_norm) - gamma * penalty(trial.value - task.level)
@@ -149,4 +149,5 @@ class SQP:
             if rho <= self.fallback_rho:
                 break
         trial, _ = update(self.fallback_rho)
-        return (trial if trial.finite else None), max(rho * 2.0**5, self.fallback_rho)
+        usable = trial.finite and trial.gradient_norm > 0.0
+        return (trial if usable else None), max(rho * 2.0**5, self.fallback_rho)

@@ -1,0 +1,264 @@
+"""Each method against a slow, obviously right twin, and the two routes (minimize, torch) against each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import levelport
+from levelport.objectives import AutogradObjective, LinearObjective
+from levelport.optim import (
+    Armijo,
+    ArmijoSGD,
+    Blocks,
+    Every,
+    FixedStep,
+    Jump,
+    Momentum,
+    Never,
+    Newton,
+    NewtonCG,
+    Normalized,
+    NormalizedSGD,
+    Polyak,
+    PolyakSGD,
+    Teleported,
+    minimize,
+)
+from levelport.optim.armijo import armijo_search
+from levelport.optim.newton_cg import newton_direction
+from levelport.optim.strong_wolfe import strong_wolfe
+
+PENALTY = 1e-3
+DATA = np.random.default_rng(7)
+X = torch.tensor(DATA.standard_normal((80, 6)) * np.logspace(0, -1, 6))
+Y = torch.tensor(np.sign(DATA.standard_normal(80)))
+
+
+def logistic(w: Tensor) -> Tensor:
+    return nn.functional.softplus(-Y * (X @ w)).mean() + PENALTY * w.square().sum()
+
+
+def start() -> Tensor:
+    return torch.linspace(-1.0, 1.0, 6, dtype=torch.float64)
+
+
+def torch_route(make: Any, schedule: Any, steps: int, **options: Any) -> Tensor:
+    weight = nn.Parameter(start())
+    optimizer = Teleported(make([weight]), schedule, **options)
+    for _ in range(steps):
+        optimizer.step(lambda: logistic(weight))
+    return weight.detach()
+
+
+def test_teleported_sgd_is_algorithm_1_of_the_paper() -> None:
+    blocks, lr, w = {2: 2, 9: 1, 15: 3}, 0.5, start()
+    due = {k + i for k, size in blocks.items() for i in range(size)}
+    for k in range(20):
+        if k in due:
+            w = levelport.teleport(logistic, w, solver="sqp", max_hvps=50).x
+        w = w.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(logistic(w), w)
+        w = (w - lr * gradient).detach()
+    ours = torch_route(lambda p: torch.optim.SGD(p, lr=lr), Blocks(blocks), 20, solver="sqp", max_hvps=50)
+    assert float((ours - w).abs().max()) < 1e-12
+    plain = torch_route(lambda p: torch.optim.SGD(p, lr=lr), Never(), 20)
+    assert float((ours - plain).abs().max()) > 1e-3  # and the teleports made a difference
+
+
+def reference_armijo(w: np.ndarray[Any, Any], steps: int, c: float) -> np.ndarray[Any, Any]:
+    """Forward-track, then backtrack, exactly as the paper's appendix says; NumPy, no reuse of anything."""
+    x, y = X.numpy(), Y.numpy()
+
+    def f(w: Any) -> float:
+        return float(np.logaddexp(0, -y * (x @ w)).mean() + PENALTY * w @ w)
+
+    eta = 1.0
+    for _ in range(steps):
+        g = x.T @ (-y / (1 + np.exp(y * (x @ w)))) / len(y) + 2 * PENALTY * w
+        while f(w - eta * g) <= f(w) - c * eta * g @ g:
+            eta *= 1.25
+        while f(w - eta * g) > f(w) - c * eta * g @ g:
+            eta *= 0.8
+        w = w - eta * g
+    return w
+
+
+@pytest.mark.parametrize("c", [0.5, 0.1, 0.001])
+def test_armijo_is_the_papers(c: float) -> None:
+    expected = reference_armijo(start().numpy(), 15, c)
+    ours = minimize(logistic, start(), Armijo(c=c), teleport=False, max_iterations=15, gtol=0.0)
+    assert isinstance(ours.x, Tensor)
+    assert float(np.abs(ours.x.numpy() - expected).max()) < 1e-12
+    weight = nn.Parameter(start())
+    optimizer = ArmijoSGD([weight], c=c)
+    for _ in range(15):
+        optimizer.step(lambda: logistic(weight))
+    assert float(np.abs(weight.detach().numpy() - expected).max()) < 1e-12
+    assert optimizer.param_groups[0]["step_size"] == pytest.approx(ours.trace[-1].step, rel=1e-12)
+
+
+PAIRS = [
+    (FixedStep(0.5), lambda p: torch.optim.SGD(p, lr=0.5), {}),
+    (FixedStep(0.5, first_step="curvature"), lambda p: torch.optim.SGD(p, lr=0.5), {"first_step": "curvature"}),
+    (Momentum(0.5), lambda p: torch.optim.SGD(p, lr=0.5, momentum=0.9, dampening=0.9), {}),
+    (
+        Momentum(0.1, at_teleport="reset"),
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.9),
+        {"momentum": "reset"},
+    ),
+    (Polyak(2.0), lambda p: PolyakSGD(p, lr=2.0), {}),
+    (Normalized(0.05), lambda p: NormalizedSGD(p, lr=0.05), {}),
+    (Armijo(c=0.1), lambda p: ArmijoSGD(p, c=0.1), {}),
+    (Newton(max_hvps=4, step=0.8), lambda p: NewtonCG(p, lr=0.8, max_hvps=4, line_search=None), {}),
+    (Newton(max_hvps=4), lambda p: NewtonCG(p, max_hvps=4), {}),
+]
+
+
+@pytest.mark.parametrize(("rule", "make", "options"), PAIRS, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("schedule", [Never(), Every(4, start=1)], ids=str)
+def test_minimize_and_the_torch_route_agree(rule: Any, make: Any, options: Any, schedule: Any) -> None:
+    ours = minimize(logistic, start(), rule, schedule, jump=Jump("sqp", max_hvps=10), max_iterations=10, gtol=0.0)
+    assert ours.iterations == 10
+    assert ours.teleports == (0 if isinstance(schedule, Never) else 3)
+    other = torch_route(make, schedule, 10, solver="sqp", max_hvps=10, **options)
+    torch.testing.assert_close(ours.x, other, rtol=1e-12, atol=1e-12)
+
+
+def test_objectives_and_functions_agree() -> None:
+    closed = LinearObjective.logistic(X, Y, penalty=PENALTY)
+    by_closed_form = minimize(closed, start(), Armijo(), Every(5), max_iterations=12, gtol=0.0)
+    by_autograd = minimize(logistic, start(), Armijo(), Every(5), max_iterations=12, gtol=0.0)
+    assert by_closed_form.value == pytest.approx(by_autograd.value, rel=1e-9)
+
+
+def test_polyak_converges_in_one_step_where_its_model_is_exact() -> None:
+    # f = |x|²: (f - 0)/‖g‖² = 1/4, half of the way to the minimum.
+    result = minimize(lambda x: x.square().sum(), start(), Polyak(1.0), teleport=False, max_iterations=1)
+    torch.testing.assert_close(result.x, 0.5 * start())
+    bounded = minimize(lambda x: x.square().sum(), start(), Polyak(0.1), teleport=False, max_iterations=1)
+    torch.testing.assert_close(bounded.x, 0.8 * start())
+    beyond = minimize(lambda x: x.square().sum(), start(), Polyak(1.0, f_star=100.0), teleport=False, max_iterations=1)
+    torch.testing.assert_close(beyond.x, start())
+
+
+def test_newton_is_newton() -> None:
+    # Near the minimum CG is asked for a relative residual of √‖g‖, so the direction is that of the dense Hessian.
+    near = minimize(logistic, start(), Newton(), teleport=False, gtol=1e-6).x
+    assert isinstance(near, Tensor)
+    w = (near + 1e-7).requires_grad_()
+    hessian = torch.autograd.functional.hessian(logistic, w)
+    (gradient,) = torch.autograd.grad(logistic(w), w)
+    expected = -torch.linalg.solve(hessian, gradient)
+    point = AutogradObjective(logistic, like=w).at(w.detach(), curvature=True)
+    direction = newton_direction(point, max_hvps=50)
+    assert float((direction - expected).norm() / expected.norm()) < 1e-2
+    assert float((hessian @ direction + gradient).norm()) <= point.gradient_norm**1.5 * (1 + 1e-6)
+    solved = minimize(logistic, start(), Newton(), teleport=False, gtol=1e-10)
+    assert solved.success
+    assert solved.iterations < 12
+    assert solved.cost.hvps > 0
+
+
+def test_newton_descends_where_the_hessian_is_indefinite() -> None:
+    def saddle(x: Tensor) -> Tensor:
+        return (x[0] ** 2 - 1.0) ** 2 + x[1] ** 2
+
+    x = torch.tensor([0.1, 0.5], dtype=torch.float64)  # ∂²f/∂x₀² = 12·0.01 - 4 < 0
+    point = AutogradObjective(saddle, like=x).at(x)
+    direction = newton_direction(point, 10)
+    assert float(torch.dot(direction, point.gradient)) < 0.0
+    result = minimize(saddle, x, Newton(), teleport=False, gtol=1e-9)
+    assert result.success
+    assert result.value < 1e-12
+
+
+def test_newton_limits_its_products() -> None:
+    for limit in (1, 3):
+        result = minimize(logistic, start(), Newton(max_hvps=limit), teleport=False, max_iterations=5, gtol=0.0)
+        assert result.cost.hvps <= 5 * limit
+        assert result.value < float(logistic(start()))
+
+
+@pytest.mark.parametrize("initial", [1e-4, 1.0, 1e3])
+def test_strong_wolfe_conditions_hold(initial: float) -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(10):
+        x = torch.tensor(generator.standard_normal(6) * 3)
+        objective = AutogradObjective(logistic, like=x)
+        point = objective.at(x)
+        direction = -point.gradient * float(np.exp(generator.standard_normal()))
+        slope = float(torch.dot(point.gradient, direction))
+        found = strong_wolfe(objective.at, point, direction, initial=initial, c2=0.3)
+        assert found is not None
+        t, end = found
+        assert end.value <= point.value + 1e-4 * t * slope
+        assert abs(float(torch.dot(end.gradient, direction))) <= 0.3 * abs(slope)
+        torch.testing.assert_close(end.x, x + t * direction)
+
+
+def test_strong_wolfe_refuses_ascent_and_survives_infinities() -> None:
+    x = torch.tensor([0.5], dtype=torch.float64)
+    objective = AutogradObjective(lambda w: -torch.log(1.0 - w).sum() + (w - 2).square().sum(), like=x)
+    point = objective.at(x)
+    assert strong_wolfe(objective.at, point, point.gradient) is None
+    found = strong_wolfe(objective.at, point, -point.gradient / point.gradient_norm, initial=10.0)
+    assert found is not None
+    assert float(found[1].x) < 1.0
+
+
+def test_the_search_takes_the_largest_acceptable_step_on_its_grid() -> None:
+    # Acceptable up to 3: from 1, the grid is 1.25ᵏ, and 1.25⁴ = 2.44 is the last that will do.
+    calls: list[float] = []
+
+    def evaluate(size: float) -> tuple[float, float]:
+        calls.append(size)
+        return size, size
+
+    found = armijo_search(evaluate, lambda size, _: size <= 3.0, 1.0)
+    assert found is not None
+    assert found.size == pytest.approx(1.25**4)
+    assert len(calls) == 6  # 1, 1.25, ..., 1.25⁵: the accepted one is not evaluated twice
+    calls.clear()
+    found = armijo_search(evaluate, lambda size, _: size <= 3.0, 10.0)
+    assert found is not None
+    assert found.size == pytest.approx(10 * 0.8**6)
+    assert armijo_search(lambda size: (float("nan"), None), lambda size, value: True, 1.0) is None
+    bounded = armijo_search(evaluate, lambda size, _: True, 1.0, max_step=2.0)
+    assert bounded is not None
+    assert bounded.size == 2.0
+    # A finer way down than up finds a step between the last two.
+    finer = armijo_search(evaluate, lambda size, _: size <= 3.0, 1.0, grow=2.0, shrink=0.9)
+    assert finer is not None
+    assert finer.size == pytest.approx(4 * 0.9**3)
+
+
+def test_line_searches_start_at_one_over_the_curvature_after_a_teleport() -> None:
+    weight = nn.Parameter(start())
+    optimizer = Teleported(ArmijoSGD([weight], c=0.1), Every(1), solver="sqp", max_hvps=20)
+    optimizer.step(lambda: logistic(weight))
+    result = optimizer.last_teleport
+    assert result is not None
+    assert result.curvature > 0.0
+    taken = optimizer.param_groups[0]["step_size"]
+    assert taken == pytest.approx(1.0 / result.curvature, rel=1e-12)
+    assert optimizer.param_groups[0]["newton_step"] is None
+
+
+def test_fixed_steps_can_opt_in_for_one_step() -> None:
+    weight = nn.Parameter(start())
+    sgd = torch.optim.SGD([weight], lr=0.25)
+    optimizer = Teleported(sgd, Never(), solver="sqp", first_step="curvature")
+    result = optimizer.teleport(lambda: logistic(weight))
+    landed = weight.detach().clone()
+    optimizer.step(lambda: logistic(weight))
+    assert weight.grad is not None
+    torch.testing.assert_close(weight.detach(), landed - weight.grad / result.curvature, rtol=1e-12, atol=1e-14)
+    assert sgd.param_groups[0]["lr"] == 0.25
+    before = weight.detach().clone()
+    optimizer.step(lambda: logistic(weight))
+    torch.testing.assert_close(weight.detach(), before - 0.25 * weight.grad, rtol=1e-12, atol=1e-14)

@@ -215,26 +215,39 @@ def test_the_search_takes_the_largest_acceptable_step_on_its_grid() -> None:
     # Acceptable up to 3: from 1, the grid is 1.25ᵏ, and 1.25⁴ = 2.44 is the last that will do.
     calls: list[float] = []
 
-    def evaluate(size: float) -> tuple[float, float]:
+    def attempt(size: float) -> float | None:
         calls.append(size)
-        return size, size
+        return size if size <= 3.0 else None
 
-    found = armijo_search(evaluate, lambda size, _: size <= 3.0, 1.0)
+    found = armijo_search(attempt, 1.0)
     assert found is not None
-    assert found.size == pytest.approx(1.25**4)
+    assert found.size == found.trial == pytest.approx(1.25**4)
     assert len(calls) == 6  # 1, 1.25, ..., 1.25⁵: the accepted one is not evaluated twice
-    calls.clear()
-    found = armijo_search(evaluate, lambda size, _: size <= 3.0, 10.0)
+    found = armijo_search(attempt, 10.0)
     assert found is not None
     assert found.size == pytest.approx(10 * 0.8**6)
-    assert armijo_search(lambda size: (float("nan"), None), lambda size, value: True, 1.0) is None
-    bounded = armijo_search(evaluate, lambda size, _: True, 1.0, max_step=2.0)
+    assert armijo_search(lambda size: None, 1.0) is None
+    bounded = armijo_search(lambda size: size, 1.0, max_step=2.0)
     assert bounded is not None
     assert bounded.size == 2.0
     # A finer way down than up finds a step between the last two.
-    finer = armijo_search(evaluate, lambda size, _: size <= 3.0, 1.0, grow=2.0, shrink=0.9)
+    finer = armijo_search(attempt, 1.0, grow=2.0, shrink=0.9)
     assert finer is not None
     assert finer.size == pytest.approx(4 * 0.9**3)
+
+
+def test_armijo_goes_on_below_the_rounding_error_of_f() -> None:
+    # The decrease of f is lost in 1 + 1e-18 long before the gradient is as small as asked for.
+    scale = torch.tensor([1.0, 3.0], dtype=torch.float64)
+    result = minimize(
+        lambda x: 1.0 + (scale * x.square()).sum(),
+        torch.ones(2, dtype=torch.float64),
+        Armijo(),
+        teleport=False,
+        gtol=1e-12,
+    )
+    assert result.success
+    assert float(torch.as_tensor(result.x).abs().max()) < 1e-11
 
 
 def test_line_searches_start_at_one_over_the_curvature_after_a_teleport() -> None:

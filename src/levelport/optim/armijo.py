@@ -42,8 +42,7 @@ class Found(Generic[T]):
 
 
 def armijo_search(
-    evaluate: Callable[[float], tuple[float, T]],
-    acceptable: Callable[[float, float], bool],
+    attempt: Callable[[float], T | None],
     start: float,
     *,
     grow: float = 1.25,
@@ -54,17 +53,13 @@ def armijo_search(
     """The largest acceptable step size near ``start``, or None if there is none down to ``min_step``.
 
     Args:
-        evaluate: the value at a step size, and anything else that the caller wants back for the step taken.
-        acceptable: whether a step size with this value will do.
+        attempt: what a step size leads to if it is acceptable, None if it is not.
         start: the first trial.
         grow: factor while trials are acceptable; 1 takes the first acceptable trial.
         shrink: factor while they are not.
     """
     size, best = min(start, max_step), None
-    while size > 0.0:
-        value, trial = evaluate(size)
-        if not math.isfinite(value) or not acceptable(size, value):
-            break
+    while (trial := attempt(size)) is not None:
         best = Found(size, trial)
         if grow == 1.0 or size >= max_step:
             return best
@@ -72,10 +67,34 @@ def armijo_search(
     # Down again, but no further than the largest step size that is known to be acceptable.
     floor = best.size * (1.0 + 4.0 * sys.float_info.epsilon) if best is not None else min_step
     while (size := size * shrink) > floor:
-        value, trial = evaluate(size)
-        if math.isfinite(value) and acceptable(size, value):
+        if (trial := attempt(size)) is not None:
             return Found(size, trial)
     return best
+
+
+@dataclass(frozen=True)
+class Decrease:
+    """The Armijo condition at a point with value f, and how far to trust it.
+
+    Where the decrease that is asked for is lost in the rounding error of f, comparing values decides nothing.
+    """
+
+    value: float
+    c: float
+    rounding: float
+
+    @classmethod
+    def at(cls, value: float, c: float, dtype: torch.dtype) -> Decrease:
+        return cls(value, c, 8.0 * torch.finfo(dtype).eps * abs(value))
+
+    def holds(self, trial: float, first_order: float, *, forgive: bool = False) -> bool:
+        """f(trial) ≤ f - c · first_order, up to rounding errors if ``forgive``; never where f is not finite."""
+        bound = self.value - self.c * first_order + (self.rounding if forgive else 0.0)
+        return math.isfinite(trial) and trial <= bound
+
+    def is_noise(self, trial: float, first_order: float) -> bool:
+        """Whether both the decrease asked for and the one found are below the rounding error."""
+        return max(first_order, abs(trial - self.value)) <= self.rounding
 
 
 @dataclass(frozen=True)
@@ -103,18 +122,23 @@ class Armijo:
 
     def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
         known = after_teleport(teleport) if self.use_curvature else None
-        start = known or state or self.initial
         squared = point.gradient_norm**2
+        decrease = Decrease.at(point.value, self.c, objective.dtype)
 
-        def evaluate(size: float) -> tuple[float, Point]:
+        def attempt(size: float) -> Point | None:
             # The accepted trial becomes the next point, so its gradient reuses this forward pass.
             trial = objective.at(point.x - size * point.gradient)
-            return trial.value, trial
+            if size != known and decrease.is_noise(trial.value, size * squared):
+                # For a quadratic the condition says the same of slopes, which rounding has not reached yet
+                # (Hager and Zhang's approximate condition, 2005): ⟨∇f(x - η g), g⟩ ≥ (2c - 1) ‖g‖².
+                good = float(torch.dot(trial.gradient, point.gradient)) >= (2.0 * self.c - 1.0) * squared
+            else:
+                good = decrease.holds(trial.value, size * squared, forgive=size == known)
+            return trial if good else None
 
         found = armijo_search(
-            evaluate,
-            sufficient_decrease(point.value, self.c, lambda size: size * squared, forgive=known, dtype=objective.dtype),
-            start,
+            attempt,
+            known or state or self.initial,
             grow=self.grow if known is None else 1.0,
             shrink=self.shrink,
             max_step=self.max_step,
@@ -173,6 +197,7 @@ class ArmijoSGD(FlatOptimizer):
         squared = [self._squared_norm(group) for group in self.param_groups]
         origin = [[p.detach().clone() for p in group["params"]] for group in self.param_groups]
         known, search["newton_step"] = search["newton_step"], None
+        decrease = Decrease.at(float(loss), search["c"], loss.dtype)
 
         def move(size: float) -> None:
             with torch.no_grad():
@@ -180,16 +205,13 @@ class ArmijoSGD(FlatOptimizer):
                     for p, start in zip(group["params"], saved, strict=True):
                         p.copy_(start if p.grad is None else start - min(size, bound) * p.grad)
 
-        def evaluate(size: float) -> tuple[float, None]:
+        def attempt(size: float) -> bool | None:
             move(size)
-            return step_loss.value(), None
-
-        def decrease(size: float) -> float:
-            return sum(min(size, bound) * part for bound, part in zip(bounds, squared, strict=True))
+            first_order = sum(min(size, bound) * part for bound, part in zip(bounds, squared, strict=True))
+            return decrease.holds(step_loss.value(), first_order, forgive=size == known) or None
 
         found = armijo_search(
-            evaluate,
-            sufficient_decrease(float(loss), search["c"], decrease, forgive=known, dtype=loss.dtype),
+            attempt,
             known or search["next_trial"],
             grow=search["grow"] if known is None else 1.0,
             shrink=search["shrink"],
@@ -204,23 +226,6 @@ class ArmijoSGD(FlatOptimizer):
     @staticmethod
     def _squared_norm(group: dict[str, Any]) -> float:
         return sum(float(p.grad.double().square().sum()) for p in group["params"] if p.grad is not None)
-
-
-def sufficient_decrease(
-    value: float,
-    c: float,
-    decrease: Callable[[float], float],
-    *,
-    forgive: float | None,
-    dtype: torch.dtype,
-) -> Callable[[float, float], bool]:
-    """The Armijo condition; rounding errors of f are forgiven at the step size ``forgive``."""
-    rounding = 8.0 * torch.finfo(dtype).eps * abs(value)
-
-    def acceptable(size: float, trial: float) -> bool:
-        return trial <= value - c * decrease(size) + (rounding if size == forgive else 0.0)
-
-    return acceptable
 
 
 def check_search(c: float, initial: float, grow: float, shrink: float, max_step: float) -> None:

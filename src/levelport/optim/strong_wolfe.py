@@ -46,6 +46,8 @@ def strong_wolfe(
     if not slope < 0.0:
         return None
     origin = _Trial(0.0, start, start.value, slope)
+    # Differences below this are rounding errors of f; there the slope alone decides.
+    noise = 4.0 * torch.finfo(direction.dtype).eps * abs(start.value)
     trials_left = max_trials
     best: _Trial | None = None
 
@@ -54,12 +56,12 @@ def strong_wolfe(
         trials_left -= 1
         point = at(start.x + t * direction)
         trial = _Trial(t, point, point.value if math.isfinite(point.value) else math.inf)
-        if trial.value <= origin.value + c1 * t * slope and (best is None or trial.value < best.value):
+        if trial.value <= origin.value + c1 * t * slope + noise and (best is None or trial.value < best.value):
             best = trial
         return trial
 
     def too_high(trial: _Trial, low: _Trial) -> bool:
-        return trial.value > origin.value + c1 * trial.t * slope or trial.value >= low.value
+        return trial.value > origin.value + c1 * trial.t * slope + noise or trial.value > low.value + noise
 
     def with_slope(trial: _Trial) -> _Trial:
         return _Trial(trial.t, trial.point, trial.value, float(torch.dot(trial.point.gradient, direction)))

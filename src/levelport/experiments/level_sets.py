@@ -140,6 +140,15 @@ def mark(axes: Axes, point: Sequence[float], *, color: str, marker: str, label: 
     )  # fmt: skip
 
 
+def mark_minimisers(axes: Axes, function: TestFunction) -> None:
+    """A cross at every global minimiser that is known."""
+    xs, ys = zip(*function.minimisers, strict=True)
+    axes.plot(
+        xs, ys, marker="+", color="0.1", markersize=10, markeredgewidth=1.6, linestyle="none", label="minimum",
+        zorder=6,
+    )  # fmt: skip
+
+
 def legend_below(figure: Figure, axes: Axes, *, columns: int) -> None:
     """A legend under the picture, where it covers nothing."""
     handles, labels = axes.get_legend_handles_labels()
@@ -163,12 +172,11 @@ def teleport_picture(function: TestFunction, start: Sequence[float], trails: Tra
     window = window_with(function.window, [start, end, *seen])
     draw_level_sets(axes, function, window, minimum=function.minimum, level=result.value_start)
     draw_trails(axes, start, trails, end)
-    for x, y in function.minimisers:
-        axes.plot([x], [y], marker="+", color="0.2", markersize=9, linestyle="none", zorder=4)
+    mark_minimisers(axes, function)
     left, right, bottom, top = window
     outside = "" if left <= end[0] <= right and bottom <= end[1] <= top else " (outside the picture)"
     axes.set_title(
         f"{function.name}: gradient norm {result.gradient_norm_start:.4g} → {result.gradient_norm:.4g}{outside}"
     )
-    legend_below(figure, axes, columns=4)
+    legend_below(figure, axes, columns=3)
     return figure

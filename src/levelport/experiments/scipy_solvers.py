@@ -115,7 +115,7 @@ class _Problem:
         return -math.log(size) if size > 0.0 and math.isfinite(size) else math.inf
 
     def merit_gradient(self, x: Vector) -> Vector:
-        """-∇²f ∇f/‖∇f‖²; SciPy asks for it at accepted points only, so these are the iterates."""
+        """-∇²f n/‖∇f‖ with the unit normal n; SciPy asks for it at accepted points only, so these are the iterates."""
         point = self.at(x)
         certificate = Certificate.at(point)
         step = float(torch.linalg.vector_norm(point.x - self.newest.x))
@@ -126,7 +126,7 @@ class _Problem:
             raise _Halt(Status.TARGET_REACHED)
         if (stop := self.progress.should_stop(hvps_needed=2)) is not None:
             raise _Halt(stop)
-        return _as_numpy(point.hessian_gradient) / -(point.gradient_norm**2)
+        return _as_numpy(point.hessian_normal) / -point.gradient_norm
 
 
 def _as_numpy(v: torch.Tensor) -> Vector:

@@ -75,13 +75,14 @@ def evaluate(objective: LinearObjective, x: Tensor) -> Evaluation:
     value = loss / n + penalty
     gradient = gradient / n + 2 * reg * W
     gradient_error = gradient_error / n + 8 * unit * np.asarray(abs(2 * reg * W) + abs(gradient), dtype=float)
-    rounded = float(value)
+    norm = np.sqrt((gradient * gradient).sum())
+    norm_error = float(np.linalg.norm(gradient_error)) + _gamma(W.size + 4, unit) * float(norm)
+    # The last term of each is the rounding of the result to float64.
     return Evaluation(
-        value=rounded,
-        # The last term is the rounding of the result to float64.
-        value_error=loss_error / n + _gamma(W.size + 4, unit) * float(penalty) + float(abs(value - rounded)),
-        gradient_norm=float(np.sqrt((gradient * gradient).sum())),
-        gradient_error=float(np.linalg.norm(gradient_error)),
+        value=float(value),
+        value_error=loss_error / n + _gamma(W.size + 4, unit) * float(penalty) + float(abs(value - float(value))),
+        gradient_norm=float(norm),
+        gradient_error=norm_error + float(abs(norm - float(norm))),
     )
 
 

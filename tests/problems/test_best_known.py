@@ -1,0 +1,84 @@
+"""The table of best-known values: it reads, it only improves, and the search that feeds it searches."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from levelport.problems import best_known, problem
+from levelport.problems.best_known import BestKnown
+from levelport.problems.improve import improve
+from levelport.problems.optima import OptimumError
+
+NAME = "mlp-relu-3/titanic"
+
+
+def test_every_committed_value_belongs_to_a_problem_and_beats_its_start() -> None:
+    table = best_known.read_table(best_known.table_in_package())
+    assert len(table) >= 12
+    for key, entry in table.items():
+        match = re.fullmatch(r"(\S+) reg=(\S+) seed=(\d+)", key)
+        assert match, key
+        one = problem(match[1], reg=float(match[2]), seed=int(match[3]))
+        assert best_known.table_key(one.name, one.reg, one.seed) == key
+        assert not one.convex
+        assert entry.how
+        assert 0 < entry.value < 3
+
+
+@pytest.mark.parametrize("reg", [1e-1, 1e-3])
+def test_committed_value_beats_a_short_run(reg: float) -> None:
+    one = problem("mlp-relu-100-100/breast-cancer", reg=reg)
+    start = one.objective().at(one.initial_point()).value
+    _, short = improve(one, starts=1, iterations=15)
+    assert one.optimum().value <= short.value < start
+    assert one.optimum().lower_bound == 0.0
+    assert not one.optimum().certified
+
+
+def test_unknown_value_says_what_to_run() -> None:
+    with pytest.raises(OptimumError, match=r"levelport problems improve mlp-relu-3/titanic --reg 0\.01 --seed 4"):
+        problem(NAME, reg=0.01, seed=4).optimum()
+
+
+def test_a_table_only_improves(own_cache: Path) -> None:
+    assert best_known.record(NAME, 0.01, 0, BestKnown(0.6, "first"))
+    assert not best_known.record(NAME, 0.01, 0, BestKnown(0.7, "worse"))
+    assert not best_known.record(NAME, 0.01, 0, BestKnown(float("nan"), "broken"))
+    assert best_known.record(NAME, 0.01, 0, BestKnown(0.5, "better"))
+    assert best_known.record(NAME, 0.01, 1, BestKnown(0.9, "another seed"))
+    assert best_known.lookup(NAME, 0.01, 0) == BestKnown(0.5, "better")
+    found = problem(NAME, reg=0.01).optimum()
+    assert (found.value, found.how, found.attained) == (0.5, "better", None)
+    assert [path.name for path in own_cache.iterdir()] == ["best_known.json"]
+
+
+def test_this_machine_and_the_package_are_compared() -> None:
+    key = next(iter(best_known.read_table(best_known.table_in_package())))
+    name, reg, seed = re.fullmatch(r"(\S+) reg=(\S+) seed=(\d+)", key).groups()  # type: ignore[union-attr]
+    committed = best_known.lookup(name, float(reg), int(seed))
+    assert committed is not None
+    assert not best_known.record(name, float(reg), int(seed), BestKnown(committed.value * 1.01, "worse"))
+    assert best_known.record(name, float(reg), int(seed), BestKnown(committed.value * 0.99, "better"))
+    assert best_known.lookup(name, float(reg), int(seed)) == BestKnown(committed.value * 0.99, "better")
+
+
+def test_damaged_table_counts_as_empty(own_cache: Path) -> None:
+    own_cache.mkdir(exist_ok=True)
+    for content in ("", "[", "[]", '{"a": 1}', '{"a": {"value": "x", "how": ""}}', '{"a": {"value": NaN, "how": ""}}'):
+        best_known.table_in_cache().write_text(content)
+        assert best_known.read_table(best_known.table_in_cache()) == {}
+    assert best_known.record(NAME, 0.01, 0, BestKnown(0.6, "first"))
+    assert best_known.lookup(NAME, 0.01, 0) == BestKnown(0.6, "first")
+
+
+def test_the_value_found_is_attained() -> None:
+    one = problem(NAME, reg=1e-3)
+    x, found = improve(one, starts=2, iterations=50)
+    assert one.objective().at(x).value == found.value
+    assert found.value < one.objective().at(one.initial_point()).value
+    assert x.dtype == torch.float64
+    assert "L-BFGS-B" in found.how

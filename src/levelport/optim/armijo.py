@@ -88,9 +88,14 @@ class Decrease:
         return cls(value, c, 8.0 * torch.finfo(dtype).eps * abs(value))
 
     def holds(self, trial: float, first_order: float, *, forgive: bool = False) -> bool:
-        """f(trial) ≤ f - c · first_order, up to rounding errors if ``forgive``; never where f is not finite."""
-        bound = self.value - self.c * first_order + (self.rounding if forgive else 0.0)
-        return math.isfinite(trial) and trial <= bound
+        """f(trial) ≤ f - c · first_order, up to rounding errors if ``forgive``; never where f is not finite.
+
+        Without forgiveness the decrease asked for must be large enough to show in f.
+        """
+        bound = self.value - self.c * first_order
+        if forgive:
+            return math.isfinite(trial) and trial <= bound + self.rounding
+        return math.isfinite(trial) and trial <= bound < self.value
 
     def is_noise(self, trial: float, first_order: float) -> bool:
         """Whether both the decrease asked for and the one found are below the rounding error."""
@@ -124,11 +129,15 @@ class Armijo:
         known = after_teleport(teleport) if self.use_curvature else None
         squared = point.gradient_norm**2
         decrease = Decrease.at(point.value, self.c, objective.dtype)
+        by_slopes: bool | None = None
 
         def attempt(size: float) -> Point | None:
+            nonlocal by_slopes
             # The accepted trial becomes the next point, so its gradient reuses this forward pass.
             trial = objective.at(point.x - size * point.gradient)
-            if size != known and decrease.is_noise(trial.value, size * squared):
+            if by_slopes is None:  # the first trial decides: a step that had to become tiny is no excuse
+                by_slopes = known is None and decrease.is_noise(trial.value, size * squared)
+            if by_slopes:
                 # For a quadratic the condition says the same of slopes, which rounding has not reached yet
                 # (Hager and Zhang's approximate condition, 2005): ⟨∇f(x - η g), g⟩ ≥ (2c - 1) ‖g‖².
                 good = float(torch.dot(trial.gradient, point.gradient)) >= (2.0 * self.c - 1.0) * squared

@@ -6,21 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from levelport.problems import datasets, optima
 
 REFERENCE = Path(__file__).resolve().parents[2] / "../shared/data"
 """A sibling of the checkout with ``uci/`` and ``mnist/``, where there is one."""
-
-
-@pytest.fixture(autouse=True, scope="session")
-def one_thread() -> Iterator[None]:
-    """Problems here are small: threads that wait for each other on a busy machine would take most of the time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True)

@@ -88,15 +88,21 @@ class Constants:
         """False if negative curvature was met anywhere; True proves nothing."""
         return self.minimum.convex and self.mu.value >= -1e-10 * abs(self.L.value)
 
+    def doubtful(self) -> list[str]:
+        """Names of the constants that may lie on the wrong side of the truth."""
+        upper = (("L", self.L), ("R", self.radius), ("L̃", self.stability_upper))
+        lower = (("μ", self.mu), ("μ̃", self.stability_lower))
+        return [name for name, constant in upper if not constant.not_too_small] + [
+            name for name, constant in lower if not constant.not_too_large
+        ]
+
     def caveats(self) -> list[str]:
         """Why bounds made of these constants are not guarantees; empty if they are."""
+        known = dict(self.table())
         found = []
-        for name, constant in (("L", self.L), ("R", self.radius), ("L̃", self.stability_upper)):
-            if not constant.not_too_small:
-                found.append(f"{name} is only {_article(constant.kind)} and may be too small")
-        for name, constant in (("μ", self.mu), ("μ̃", self.stability_lower)):
-            if not constant.not_too_large:
-                found.append(f"{name} is only {_article(constant.kind)} and may be too large")
+        for name in self.doubtful():
+            worse = "small" if name in ("L", "R", "L̃") else "large"
+            found.append(f"{name} is only {_article(known[name].kind)} and may be too {worse}")
         if not self.convex:
             found.append("negative curvature was met: f is not convex, and the theorems do not apply")
         return found
@@ -129,16 +135,19 @@ def constants_of(objective: Objective, start: Tensor, minimum: Minimum | None = 
     distance = float(torch.linalg.vector_norm(start - found.x))
     if not gap > 0.0:
         raise ValueError("the start is already a minimiser: there is no sub-level set to measure. Start elsewhere.")
-    hessian = _constant_hessian(objective)
+    hessian = constant_hessian(objective)
     if hessian is not None:
         return _quadratic_constants(hessian, distance, gap, found)
     mu = _strong_convexity(objective, start, found)
     upper, lower = _stability(objective, found, level)
     reached = max(distance, largest_distance(objective, found, level))
+    radius = _radius(objective, found, gap, mu, reached)
+    if radius.not_too_small:
+        reached = min(reached, radius.value)  # for tiny gaps the two meet, and rounding of f may cross them
     return Constants(
         L=_smoothness(objective, start, found),
         mu=mu,
-        radius=_radius(objective, found, gap, mu, reached),
+        radius=radius,
         radius_reached=Constant(reached, Kind.LOWER, "largest distance found in the sub-level set"),
         stability_upper=upper,
         stability_lower=lower,
@@ -148,7 +157,8 @@ def constants_of(objective: Objective, start: Tensor, minimum: Minimum | None = 
     )
 
 
-def _constant_hessian(objective: Objective) -> Tensor | None:
+def constant_hessian(objective: Objective) -> Tensor | None:
+    """∇²f if it is known not to depend on x: least squares, or an objective with a ``hessian`` attribute."""
     if isinstance(objective, LinearObjective) and isinstance(objective.loss, SquaredLoss):
         gram = objective.X.T @ objective.X / objective.samples
         return gram + 2.0 * objective.penalty * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)

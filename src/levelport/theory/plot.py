@@ -1,0 +1,58 @@
+"""The picture: measured gaps and bounds over iterations, on one logarithmic axis."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from levelport.theory.comparison import Comparison
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_COLOURS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#bb5500", "#777777")
+
+
+def draw(comparison: Comparison, axes: Axes, title: str = "") -> None:
+    """Thick lines: measured, with dots at teleports. Thin: guarantees. Dotted: bounds with a caveat."""
+    floor = 1e-17 * max(1.0, comparison.constants.initial_gap)
+
+    def positive(values: list[float]) -> list[float]:
+        return [value if value > floor and math.isfinite(value) else math.nan for value in values]
+
+    descent, teleported = comparison.descent.gaps, comparison.teleported.gaps
+    axes.plot(range(len(descent)), positive(descent), color="black", linewidth=2.2, label="measured: GD")
+    axes.plot(
+        range(len(teleported)),
+        positive(teleported),
+        color="#cc3311",
+        linewidth=2.2,
+        label="measured: GD with teleports",
+    )
+    dots = sorted(k for k in comparison.schedule if k < len(teleported))
+    axes.plot(dots, [positive(teleported)[k] for k in dots], "o", color="#cc3311", markersize=4)
+    for bound, colour in zip(comparison.bounds, _COLOURS, strict=False):
+        style = "--" if not bound.teleports else "-"
+        style = ":" if bound.caveats else style
+        label = bound.label + (" (no guarantee)" if bound.caveats else "")
+        axes.plot(range(len(bound.curve)), positive(bound.curve), style, color=colour, linewidth=1.2, label=label)
+    axes.set_yscale("log")
+    smallest = min(value for value in (*positive(descent), *positive(teleported)) if not math.isnan(value))
+    axes.set_ylim(bottom=max(smallest / 10.0, 1e-17))
+    axes.set_xlabel("iteration K")
+    axes.set_ylabel("f(w_K) - f*")
+    if title:
+        axes.set_title(title, fontsize=10)
+    axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def save(comparison: Comparison, path: Path, title: str = "") -> None:
+    """Write the picture to ``path``; its suffix decides the format."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.2, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    draw(comparison, figure.add_subplot(), title)
+    figure.savefig(path, dpi=110)

@@ -1,0 +1,115 @@
+"""Theory against practice on problems at hand, the picture, and the two commands."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+from theory_problems import Case, cases
+from typer.testing import CliRunner
+
+from levelport import LinearObjective
+from levelport.cli.theory import diagnose_command, theory_command
+from levelport.theory.comparison import Comparison, compare, warm_start
+from levelport.theory.plot import draw, save
+
+app = typer.Typer()
+app.command("theory")(theory_command)
+app.command("diagnose")(diagnose_command)
+cli = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def logistic() -> Comparison:
+    """Thirteen parameters, teleports by the default solver."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(120, 13, generator=generator, dtype=torch.float64) * torch.logspace(0, -1, 13, dtype=torch.float64)
+    y = torch.where(X[:, 0] + torch.randn(120, generator=generator, dtype=torch.float64) > 0, 1.0, -1.0).double()
+    objective = LinearObjective.logistic(X, y, penalty=1e-3)
+    return compare(objective, warm_start(objective, torch.zeros(13, dtype=torch.float64), 20), 12)
+
+
+def test_all_guarantees_hold_with_the_librarys_own_solver(logistic: Comparison) -> None:
+    assert logistic.violations() == []
+    assert logistic.worst_alignment > 1 - 1e-6
+    labels = {bound.label for bound in logistic.bounds if not bound.caveats}
+    assert {"teleports, measured gaps", "teleports, explicit", "teleports, recursion", "GD: 2L‖w₀-w*‖²/K"} <= labels
+    sampled = [bound for bound in logistic.bounds if "sampled" in bound.label]
+    assert all(bound.caveats for bound in sampled)
+
+
+def test_teleports_do_what_the_theory_says_they_do(logistic: Comparison) -> None:
+    assert logistic.teleported.final_gap < 1e-3 * logistic.descent.final_gap
+    assert logistic.constants.initial_gap < logistic.payoff_gap
+
+
+@pytest.mark.parametrize("case", cases()[1:7], ids=lambda case: case.name)
+def test_quadratics_use_the_exact_teleport(case: Case) -> None:
+    comparison = compare(case.objective, case.start, 8)
+    assert comparison.violations() == []
+    assert comparison.teleported.gaps[2] <= 1e-12 * comparison.constants.initial_gap
+    assert math.isinf(comparison.payoff_gap)
+    assert comparison.break_even == 4
+
+
+def test_a_broken_guarantee_would_be_reported(logistic: Comparison) -> None:
+    from dataclasses import replace
+
+    broken = [replace(bound, curve=[1e-3 * value for value in bound.curve]) for bound in logistic.bounds]
+    found = replace(logistic, bounds=tuple(broken)).violations()
+    assert "strongly convex: (1-μ/L)ᴷ δ₀" in found
+    assert not any("sampled" in label for label in found)  # no guarantee, hence nothing to break
+
+
+def test_picture_shows_measurements_and_every_bound(logistic: Comparison, tmp_path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    axes = Figure().add_subplot()
+    draw(logistic, axes, "title")
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels[:2] == ["measured: GD", "measured: GD with teleports"]
+    assert len(labels) == 2 + len(logistic.bounds)
+    assert axes.get_yscale() == "log"
+    save(logistic, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_too_few_iterations_are_refused() -> None:
+    with pytest.raises(ValueError, match="iterations must be at least 2"):
+        compare(cases()[0].objective, cases()[0].start, 1)
+
+
+def test_theory_command_prints_constants_bounds_and_draws(tmp_path: Path) -> None:
+    picture = tmp_path / "quadratic.png"
+    result = cli.invoke(app, ["theory", "quadratic/100", "--iterations", "8", "--plot", str(picture)])
+    assert result.exit_code == 0, result.output
+    assert "exact: largest eigenvalue" in result.output
+    assert "measured: GD with teleports" in result.output
+    assert picture.exists()
+
+
+def test_theory_command_on_a_named_problem() -> None:
+    result = cli.invoke(app, ["theory", "logreg/blood", "--reg", "0.01", "--warmup", "3", "--iterations", "6"])
+    assert result.exit_code == 0, result.output
+    assert "generalised self-concordance" in result.output
+    assert "Caveat" not in result.output
+
+
+@pytest.mark.parametrize("command", ["theory", "diagnose"])
+@pytest.mark.parametrize(
+    ("name", "hint"), [("boot", "booth"), ("quadratic/x", "quadratic/1e4"), ("logreg/blod", "blood")]
+)
+def test_misspelt_names_get_a_suggestion(command: str, name: str, hint: str) -> None:
+    result = cli.invoke(app, [command, name])
+    assert result.exit_code == 2
+    assert hint in result.output
+
+
+def test_diagnose_command_speaks_in_sentences() -> None:
+    result = cli.invoke(app, ["diagnose", "quadratic/100"])
+    assert result.exit_code == 0, result.output
+    assert "A teleport pays here" in result.output
+    assert "0.00° from the Newton direction" in result.output

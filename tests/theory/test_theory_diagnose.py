@@ -1,0 +1,119 @@
+"""Diagnoses agree with what is known of problems."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from theory_problems import cases
+
+from levelport import AutogradObjective, LinearObjective, Status, teleport
+from levelport.problems.quadratics import Quadratic
+from levelport.theory.coercivity import probe_coercivity
+from levelport.theory.counterexamples import flat_huber, half_square, relu_objective
+from levelport.theory.diagnose import diagnose, newton_alignment
+
+
+def double(*entries: float) -> torch.Tensor:
+    return torch.tensor(entries, dtype=torch.float64)
+
+
+def test_ill_conditioned_quadratic_is_a_case_for_teleporting() -> None:
+    objective = Quadratic.random(torch.logspace(-4, 0, 20, dtype=torch.float64), 0)
+    found = diagnose(objective, torch.zeros(20, dtype=torch.float64))
+    assert found.expected_to_pay
+    assert found.after is not None
+    assert found.after.squared == pytest.approx(1.0, abs=1e-6)
+    assert found.before is not None
+    assert found.before.squared < 0.9
+    assert not found.coercivity.refuted
+    assert not any("were sampled" in sentence for sentence in found.sentences())
+
+
+def test_sphere_gains_nothing() -> None:
+    found = diagnose(AutogradObjective(half_square, like=double(1.0, 2.0)), double(1.0, 2.0))
+    assert found.teleport.gain == pytest.approx(1.0)
+    assert not found.expected_to_pay
+    assert found.before is not None
+    assert found.before.angle == pytest.approx(0.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_relu_network_has_no_solution_and_the_solver_says_so(seed: int) -> None:
+    objective = relu_objective(seed=seed)
+    x = objective.initial_point()
+    result = teleport(objective, x, max_hvps=300)
+    assert result.status is Status.TRUST_RADIUS
+    assert result.gain > 10.0
+    # A longer leash lets the gradient grow further: there is no maximum to converge to.
+    assert teleport(objective, x, max_hvps=1000, radius=1e4).gradient_norm > 3 * result.gradient_norm
+
+
+def test_diagnosis_of_a_relu_network_names_the_rescaling() -> None:
+    found = diagnose(relu_objective(), relu_objective().initial_point())
+    assert found.coercivity.refuted
+    assert found.coercivity.rescaling == "tensor 0 against 1"
+    assert not found.expected_to_pay
+    text = " ".join(found.sentences())
+    assert "not coercive" in text
+    assert "trust radius" in text
+    assert "not convex" in text
+
+
+def test_biases_are_scaled_with_their_layer() -> None:
+    from torch import nn
+
+    from levelport import ModuleObjective
+
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)).double()
+    inputs, targets = torch.randn(9, 3).double(), torch.randn(9, 1).double()
+    objective = ModuleObjective(net, nn.MSELoss(), inputs, targets)
+    assert probe_coercivity(objective, objective.initial_point()).rescaling == "tensors 0 to 1 up and tensor 2 down"
+    penalised = ModuleObjective(net, nn.MSELoss(), inputs, targets, penalty=0.1)
+    assert not probe_coercivity(penalised, penalised.initial_point()).refuted
+
+
+def test_flat_directions_and_separable_data_are_found() -> None:
+    flat = probe_coercivity(AutogradObjective(flat_huber, like=double(0.9, 0.3)), double(0.9, 0.3))
+    assert "+the flattest direction" in flat.staying
+    X = double(1.0, 2.0, 3.0).reshape(3, 1)
+    separable = LinearObjective.logistic(X, double(1.0, 1.0, 1.0))
+    assert probe_coercivity(separable, double(0.5)).refuted
+    assert not probe_coercivity(LinearObjective.logistic(X, double(1.0, 1.0, 1.0), penalty=0.1), double(0.5)).refuted
+
+
+def test_newton_alignment_against_numpy() -> None:
+    for case in cases():
+        point = case.objective.at(case.start, curvature=True)
+        d = case.objective.dimension
+        H = torch.stack([point.hvp(column) for column in torch.eye(d, dtype=torch.float64)]).numpy()
+        g = point.gradient.numpy()
+        newton = np.linalg.solve(H, g)
+        found = newton_alignment(point)
+        assert found is not None
+        cosine = g @ newton / np.linalg.norm(g) / np.linalg.norm(newton)
+        assert found.angle == pytest.approx(math.degrees(math.acos(min(1.0, cosine))), abs=1e-2)
+        assert found.squared == pytest.approx((g @ g) ** 2 / ((g @ H @ g) * (g @ newton)), rel=1e-6)
+
+
+def test_negative_curvature_leaves_no_newton_direction() -> None:
+    saddle = AutogradObjective(lambda w: w[0] ** 2 - w[1] ** 2, like=double(1.0, 1.0))
+    assert newton_alignment(saddle.at(double(1.0, 1.0), curvature=True)) is None
+
+
+def test_verdict_is_the_measured_one() -> None:
+    """An early teleport on an easy problem costs more than it wins; the same problem near its end is a draw at best."""
+    case = next(case for case in cases() if case.name == "logistic, strong penalty")
+    found = diagnose(case.objective, case.start)
+    assert found.race.teleport_wins == (found.race.teleport_decrease > found.race.descent_decrease)
+    assert not found.expected_to_pay
+    assert found.payoff_gap is not None
+    assert found.gap is not None
+
+
+def test_a_stationary_start_is_refused() -> None:
+    with pytest.raises(ValueError, match="gradient that does not vanish"):
+        diagnose(AutogradObjective(half_square, like=double(0.0, 0.0)), double(0.0, 0.0))

@@ -31,7 +31,8 @@ class DistributedObjective(Objective):
         local: the objective over this rank's shard.
         samples: the size of the shard.
         group: the process group; None is the default one.
-        timeout: how long a rank waits for the others before it gives up with an error.
+        timeout: how long a rank waits for the others before it gives up with an error. The process then ends; if the
+            other rank hangs rather than died, gloo takes the timeout of the process group itself to let go of it.
     """
 
     def __init__(

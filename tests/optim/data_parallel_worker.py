@@ -1,0 +1,117 @@
+"""One rank of the data-parallel tests; the task is the first argument, the directory for its findings the second."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+import levelport
+from levelport.objectives import LinearObjective
+from levelport.objectives.distributed import DistributedObjective
+from levelport.objectives.parameters import ParametersObjective
+from levelport.optim import Armijo, Every, Never, Teleported, minimize
+
+ROWS, COLUMNS = 61, 7
+
+
+def data() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(ROWS, COLUMNS, generator=generator, dtype=torch.float64)
+    X *= torch.logspace(0, -1, COLUMNS, dtype=torch.float64)
+    y = torch.sign(X @ torch.ones(COLUMNS, dtype=torch.float64) + torch.randn(ROWS, generator=generator))
+    return X, y
+
+
+def shard(rank: int, ranks: int) -> slice:
+    """Unequal shards: the first rank has a third of the rows of the second."""
+    edges = [0, ROWS // 4, ROWS] if ranks == 2 else [0, ROWS]
+    return slice(edges[rank], edges[rank + 1])
+
+
+def network_setting(rows: slice) -> tuple[nn.Module, Callable[[], Tensor]]:
+    torch.manual_seed(4)
+    network = nn.Sequential(nn.Linear(COLUMNS, 5), nn.Tanh(), nn.Linear(5, 1)).double()
+    X, y = data()
+    return network, lambda: nn.functional.softplus(-y[rows] * network(X[rows]).squeeze(1)).mean()
+
+
+def run_minimize(objective: levelport.Objective) -> Tensor:
+    x0 = torch.zeros(COLUMNS, dtype=torch.float64)
+    result = minimize(objective, x0, Armijo(), Every(4), max_iterations=12, gtol=0.0)
+    assert isinstance(result.x, Tensor)
+    return torch.cat([result.x, torch.tensor([result.value, result.cost.gradient_equivalents], dtype=torch.float64)])
+
+
+def run_teleport(objective: levelport.Objective, x: Tensor) -> Tensor:
+    result = levelport.teleport(objective, x, max_hvps=30)
+    assert isinstance(result.x, Tensor)
+    return torch.cat([result.x, torch.tensor([result.value, result.gradient_norm], dtype=torch.float64)])
+
+
+def refusal(attempt: Callable[[], object]) -> str:
+    """The message with which ``attempt`` is refused."""
+    try:
+        attempt()
+    except levelport.ObjectiveError as error:
+        return str(error)
+    return ""
+
+
+def everything(rows: slice, rank: int) -> dict[str, Tensor | str]:
+    """What each test looks at; every rank makes the same calls."""
+    X, y = data()
+    share = functools.partial(DistributedObjective, samples=rows.stop - rows.start)
+    found: dict[str, Tensor | str] = {}
+    found["minimize"] = run_minimize(share(LinearObjective.logistic(X[rows], y[rows], penalty=1e-4)))
+
+    network, loss = network_setting(rows)
+    inner = ParametersObjective(network.parameters(), loss)
+    found["teleport"] = run_teleport(share(inner), inner.current())
+
+    network, loss = network_setting(rows)
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.0), Never(), max_hvps=10, distribute=share)
+    optimizer.teleport(loss)
+    found["optimizer"] = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
+
+    parallel = nn.parallel.DistributedDataParallel(network)
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.1), Every(1), max_hvps=5)
+    found["wrapped module"] = refusal(lambda: optimizer.step(lambda: parallel(X[rows]).square().mean()))
+
+    found["dimensions"] = refusal(lambda: share(LinearObjective.logistic(X[:, : 5 + rank], y)))
+    return found
+
+
+def wait_for_the_end(rows: slice) -> None:
+    """Evaluate until the other rank is killed or stopped."""
+    X, y = data()
+    local = LinearObjective.logistic(X[rows], y[rows])
+    objective = DistributedObjective(local, samples=len(X[rows]), timeout=timedelta(seconds=3))
+    print("ready", flush=True)
+    while True:
+        objective.at(torch.zeros(COLUMNS, dtype=torch.float64)).gradient  # noqa: B018
+        time.sleep(0.01)
+
+
+def main() -> None:
+    task, out = sys.argv[1], Path(sys.argv[2])
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    rows = shard(rank, ranks)
+    # When a peer hangs, gloo takes the group's own timeout to let go of it at exit.
+    dist.init_process_group("gloo", timeout=timedelta(seconds=5 if task == "wait" else 60))
+    if task == "wait":
+        wait_for_the_end(rows)
+    torch.save(everything(rows, rank), out / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Data parallel: two processes find what one finds, agree bit for bit, and do not wait for the dead."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import data_parallel_worker as worker
+import pytest
+import torch
+
+from levelport import ObjectiveError
+from levelport.objectives import LinearObjective
+from levelport.objectives.distributed import DistributedObjective
+from levelport.objectives.parameters import ParametersObjective
+from levelport.optim import Never, Teleported
+
+HERE = Path(__file__).parent
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def launch(task: str, out: Path) -> list[subprocess.Popen[str]]:
+    port = str(free_port())
+    return [
+        subprocess.Popen(
+            [sys.executable, "-W", "error::UserWarning", str(HERE / "data_parallel_worker.py"), task, str(out)],
+            env={
+                **os.environ,
+                "RANK": str(rank),
+                "WORLD_SIZE": "2",
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": port,
+                "OMP_NUM_THREADS": "1",
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+
+
+Findings = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+    """What either rank found; both are started once for all tests."""
+    out = tmp_path_factory.mktemp("ranks")
+    processes = launch("everything", out)
+    outputs = [process.communicate(timeout=120) for process in processes]
+    for process, (_, errors) in zip(processes, outputs, strict=True):
+        assert process.returncode == 0, errors
+    return [torch.load(out / f"{rank}.pt") for rank in range(2)]
+
+
+def test_minimize_equals_one_process_and_the_ranks_agree_bit_for_bit(ranks: Findings) -> None:
+    first, second = (rank["minimize"] for rank in ranks)
+    assert torch.equal(first, second)
+    X, y = worker.data()
+    alone = worker.run_minimize(LinearObjective.logistic(X, y, penalty=1e-4))
+    torch.testing.assert_close(first, alone, rtol=1e-9, atol=1e-9)
+
+
+def test_teleport_of_a_network_equals_one_process(ranks: Findings) -> None:
+    first, second = (rank["teleport"] for rank in ranks)
+    assert torch.equal(first, second)
+    network, loss = worker.network_setting(slice(0, worker.ROWS))
+    objective = ParametersObjective(network.parameters(), loss)
+    alone = worker.run_teleport(objective, objective.current())
+    torch.testing.assert_close(first, alone, rtol=1e-9, atol=1e-9)
+
+
+def test_teleported_optimizers_move_all_ranks_alike(ranks: Findings) -> None:
+    first, second = (rank["optimizer"] for rank in ranks)
+    assert torch.equal(first, second)
+    network, loss = worker.network_setting(slice(0, worker.ROWS))
+    before = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
+    Teleported(torch.optim.SGD(network.parameters(), lr=0.0), Never(), max_hvps=10).teleport(loss)
+    alone = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
+    torch.testing.assert_close(first, alone, rtol=1e-9, atol=1e-9)
+    assert float((alone - before).norm()) > 1e-3
+
+
+def test_a_wrapped_module_is_refused_with_the_remedy(ranks: Findings) -> None:
+    for rank in ranks:
+        assert "model.module" in rank["wrapped module"]
+        assert "DistributedObjective" in rank["wrapped module"]
+
+
+def test_shards_of_different_width_are_refused(ranks: Findings) -> None:
+    assert [rank["dimensions"].split()[-1] for rank in ranks] == ["5.", "6."]
+
+
+@pytest.fixture
+def two_ranks(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    processes = launch("wait", tmp_path)
+    yield processes
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+def test_losing_a_rank_ends_the_others_with_an_error(
+    two_ranks: list[subprocess.Popen[str]], how: signal.Signals
+) -> None:
+    survivor, victim = two_ranks
+    for process in two_ranks:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "ready"
+    time.sleep(0.2)
+    victim.send_signal(how)
+    _, errors = survivor.communicate(timeout=45)
+    assert survivor.returncode not in (0, None)
+    assert "rank 0 lost contact with another rank" in errors
+
+
+def test_without_a_process_group_the_remedy_is_named() -> None:
+    X, y = worker.data()
+    with pytest.raises(ObjectiveError, match="torchrun"):
+        DistributedObjective(LinearObjective.logistic(X, y), samples=len(X))

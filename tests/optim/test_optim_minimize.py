@@ -1,0 +1,308 @@
+"""minimize: tolerances, budgets, the trace and its bill, callbacks, errors; and SciPy's front end."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.optimize
+import torch
+from torch import Tensor
+
+import levelport
+from levelport.objectives import AutogradObjective
+from levelport.optim import (
+    Armijo,
+    At,
+    Every,
+    FixedStep,
+    Jump,
+    MinimizeStatus,
+    Momentum,
+    Newton,
+    Normalized,
+    Polyak,
+    minimize,
+    scipy_method,
+)
+
+
+def rosenbrock(x: Tensor) -> Tensor:
+    return (100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2).sum()
+
+
+def vector(*entries: float) -> Tensor:
+    return torch.tensor(entries, dtype=torch.float64)
+
+
+def test_nothing_but_a_function_and_a_start_is_enough() -> None:
+    result = minimize(rosenbrock, vector(-1.2, 1.0, 0.5))
+    assert result.success
+    torch.testing.assert_close(result.x, torch.ones(3, dtype=torch.float64), rtol=1e-5, atol=1e-5)
+    assert result.value == pytest.approx(0.0, abs=1e-10)
+
+
+def test_the_structure_of_x_is_kept_and_x0_is_not_touched() -> None:
+    x0 = {"a": torch.ones(2, 3, dtype=torch.float64), "b": torch.zeros(4, dtype=torch.float64)}
+    result = minimize(lambda v: (v["a"] - 2).square().sum() + (v["b"] + 1).square().sum(), x0)
+    assert isinstance(result.x, dict)
+    assert result.x["a"].shape == (2, 3)
+    torch.testing.assert_close(result.x["a"], torch.full((2, 3), 2.0, dtype=torch.float64))
+    torch.testing.assert_close(result.x["b"], torch.full((4,), -1.0, dtype=torch.float64))
+    assert bool((x0["a"] == 1).all())
+    single = minimize(lambda v: (v - 2).square().sum(), torch.ones(2), gtol=1e-5)
+    assert isinstance(single.x, Tensor)
+    assert single.x.dtype is torch.float32
+    assert single.success
+
+
+def test_the_trace_tells_every_point_and_its_bill() -> None:
+    objective = AutogradObjective(rosenbrock, like=vector(-1.2, 1.0))
+    result = minimize(
+        objective, vector(-1.2, 1.0), Armijo(), At([2, 5]), jump=Jump(max_hvps=5), max_iterations=8, gtol=0.0
+    )
+    assert result.status is MinimizeStatus.MAX_ITERATIONS
+    assert not result.success
+    teleported = [row for row in result.trace if row.teleported]
+    assert [row.iteration for row in teleported] == [2, 5]
+    assert result.teleports == 2
+    assert len(result.trace) == 1 + 8 + 2
+    costs = [row.cost for row in result.trace]
+    assert costs == sorted(costs)
+    assert costs[0] == 1.0
+    assert result.cost.gradient_equivalents == costs[-1] == objective.cost.gradient_equivalents
+    for before, after in zip(result.trace, result.trace[1:], strict=False):
+        assert after.value <= before.value
+        if after.teleported:
+            assert after.gradient_norm >= before.gradient_norm
+            assert math.isnan(after.step)
+    last = result.trace[-1]
+    x = torch.as_tensor(result.x).clone().requires_grad_()
+    value = rosenbrock(x)
+    (gradient,) = torch.autograd.grad(value, x)
+    assert last.value == result.value == value.item()
+    assert result.gradient_norm == pytest.approx(float(gradient.norm()), rel=1e-12)
+    assert result.cost_to_reach(result.trace[3].value) == result.trace[3].cost
+    assert result.cost_to_reach(-1.0) is None
+
+
+def test_a_plain_step_costs_one_gradient() -> None:
+    result = minimize(rosenbrock, vector(-1.2, 1.0), FixedStep(1e-4), teleport=False, max_iterations=10)
+    assert (result.cost.values, result.cost.gradients, result.cost.hvps) == (0, 11, 0)
+    armijo = minimize(rosenbrock, vector(-1.2, 1.0), Armijo(), teleport=False, max_iterations=10, gtol=0.0)
+    # The accepted trial becomes the next point: its value is part of the gradient there.
+    assert armijo.cost.gradients == 11
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ({"gtol": 1e-3}, MinimizeStatus.GRADIENT_SMALL),
+        ({"gtol": 0.0, "gtol_absolute": 0.1}, MinimizeStatus.GRADIENT_SMALL),
+        ({"f_target": 3.0}, MinimizeStatus.TARGET_REACHED),
+        ({"max_iterations": 3}, MinimizeStatus.MAX_ITERATIONS),
+        ({"max_cost": 12.0}, MinimizeStatus.MAX_COST),
+        ({"max_seconds": 1e-9}, MinimizeStatus.MAX_SECONDS),
+        ({"callback": lambda row, point: row.iteration == 4}, MinimizeStatus.STOPPED),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_every_reason_to_stop(options: dict[str, Any], status: MinimizeStatus) -> None:
+    result = minimize(rosenbrock, vector(-1.2, 1.0), Armijo(), teleport=False, **options)
+    assert result.status is status
+    assert result.success == (status in (MinimizeStatus.GRADIENT_SMALL, MinimizeStatus.TARGET_REACHED))
+    assert result.message == status.value
+    if "gtol" in options:
+        limit = max(options["gtol"] * result.trace[0].gradient_norm, options.get("gtol_absolute", 0.0))
+        assert result.gradient_norm <= limit < result.trace[-2].gradient_norm
+    if "max_iterations" in options:
+        assert result.iterations == 3
+    if "max_cost" in options:
+        assert result.trace[-2].cost < 12.0 <= result.cost.gradient_equivalents
+    if "callback" in options:
+        assert result.iterations == 4
+
+
+def test_divergence_ends_at_the_last_finite_point() -> None:
+    result = minimize(lambda x: (x**4).sum(), vector(10.0), FixedStep(1.0), teleport=False)
+    assert result.status is MinimizeStatus.DIVERGED
+    assert math.isfinite(result.value)
+    assert math.isfinite(result.gradient_norm)
+    assert "smaller step" in result.message
+
+
+def test_bad_starts_have_a_status() -> None:
+    result = minimize(lambda x: torch.log(x).sum(), vector(-1.0))
+    assert result.status is MinimizeStatus.NON_FINITE_START
+    stationary = minimize(lambda x: x.square().sum(), vector(0.0, 0.0))
+    assert stationary.status is MinimizeStatus.GRADIENT_SMALL
+    assert stationary.iterations == 0
+
+
+def test_a_function_without_descent_has_a_status() -> None:
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.square().sum()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return grad * vector(-1.0, -1.0)
+
+    result = minimize(lambda x: Wrong.apply(x), vector(1.0, 1.0), Armijo(), teleport=False)
+    assert result.status is MinimizeStatus.NO_STEP
+
+
+def test_bad_arguments_are_named() -> None:
+    x = vector(1.0)
+
+    def f(x: Tensor) -> Tensor:
+        return x.square().sum()
+
+    with pytest.raises(ValueError, match="Did you mean 'armijo'"):
+        minimize(f, x, "armjio")
+    with pytest.raises(ValueError, match=r"levelport\.Polyak"):
+        minimize(f, x, "polyak")
+    with pytest.raises(ValueError, match="teleport must be a schedule"):
+        minimize(f, x, teleport=50)  # type: ignore[arg-type]
+    for name, value in {"max_iterations": -1, "max_cost": 0, "max_seconds": 0, "gtol": -1.0}.items():
+        with pytest.raises(ValueError, match=name):
+            minimize(f, x, **{name: value})  # type: ignore[arg-type]
+    with pytest.raises(levelport.ObjectiveError, match="scalar"):
+        minimize(lambda x: x * torch.ones(2), x)
+    for make in (
+        lambda: FixedStep(0.0),
+        lambda: Normalized(-1.0),
+        lambda: Polyak(0.0),
+        lambda: Momentum(0.1, momentum=1.5),
+        lambda: Momentum(0.1, at_teleport="forget"),
+        lambda: FixedStep(0.1, first_step="big"),
+        lambda: Armijo(c=1.5),
+        lambda: Armijo(shrink=1.2),
+        lambda: Armijo(grow=0.5),
+        lambda: Newton(max_hvps=0),
+        lambda: Newton(step="wolfe"),
+        lambda: Jump("autp"),
+        lambda: Jump(max_hvps=0),
+    ):
+        with pytest.raises(ValueError, match=r"must|no "):
+            make()
+
+
+def test_the_progress_bar_is_optional(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for options in ({}, {"max_cost": 100.0}):
+        assert minimize(rosenbrock, vector(-1.2, 1.0), Armijo(), progress=True, max_iterations=5, **options).value < 25
+    original = builtins.__import__
+
+    def without_rich(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.startswith("rich"):
+            raise ModuleNotFoundError(name)
+        return original(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without_rich)
+    with pytest.raises(ValueError, match="pip install rich"):
+        minimize(rosenbrock, vector(-1.2, 1.0), progress=True)
+    capsys.readouterr()
+
+
+def test_importing_the_optimizers_needs_torch_only() -> None:
+    code = (
+        "import sys, levelport.optim\n"
+        "print([name for name in ('scipy', 'sklearn', 'rich', 'pandas', 'matplotlib') if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.strip() == "[]"
+
+
+class TestSciPy:
+    x0 = np.array([-1.2, 1.0, 0.7])
+
+    def test_it_is_a_method_of_scipy(self) -> None:
+        result = scipy.optimize.minimize(
+            scipy.optimize.rosen,
+            self.x0,
+            jac=scipy.optimize.rosen_der,
+            hessp=scipy.optimize.rosen_hess_prod,
+            method=scipy_method,
+            tol=1e-8,
+        )
+        assert result.success
+        assert np.abs(result.x - 1.0).max() < 1e-6
+        assert np.linalg.norm(result.jac) <= 1e-8
+        np.testing.assert_allclose(result.jac, scipy.optimize.rosen_der(result.x), atol=1e-12)
+        assert result.fun == scipy.optimize.rosen(result.x)
+        assert min(result.nfev, result.njev, result.nhev, result.nit, result.nteleports) > 0
+
+    def test_value_and_gradient_together_a_dense_hessian_and_arguments(self) -> None:
+        def both(x: Any, scale: float) -> Any:
+            return scale * scipy.optimize.rosen(x), scale * scipy.optimize.rosen_der(x)
+
+        result = scipy.optimize.minimize(
+            both,
+            self.x0,
+            args=(3.0,),
+            jac=True,
+            hess=lambda x, scale: scale * scipy.optimize.rosen_hess(x),
+            method=scipy_method,
+            options={"descent": "newton-cg", "teleport": Every(10), "gtol": 1e-6},
+        )
+        assert result.success
+        assert np.abs(result.x - 1.0).max() < 1e-5
+
+    def test_callbacks_in_both_forms(self) -> None:
+        seen: list[Any] = []
+        options = {"jac": scipy.optimize.rosen_der, "hessp": scipy.optimize.rosen_hess_prod, "method": scipy_method}
+        result = scipy.optimize.minimize(
+            scipy.optimize.rosen, self.x0, callback=lambda xk: seen.append(xk.copy()) and None, **options
+        )
+        assert len(seen) == result.nit
+        np.testing.assert_array_equal(seen[-1], result.x)
+
+        def stop_at_third(intermediate_result: Any) -> None:
+            assert intermediate_result.fun == scipy.optimize.rosen(intermediate_result.x)
+            seen.append(None)
+            if len(seen) == 3:
+                raise StopIteration
+
+        seen.clear()
+        result = scipy.optimize.minimize(scipy.optimize.rosen, self.x0, callback=stop_at_third, **options)
+        assert result.nit == 3
+        assert not result.success
+        assert "callback" in result.message
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"hessp": scipy.optimize.rosen_hess_prod}, "jac"),
+            ({"jac": scipy.optimize.rosen_der}, "hessp"),
+            (
+                {
+                    "jac": scipy.optimize.rosen_der,
+                    "hessp": scipy.optimize.rosen_hess_prod,
+                    "bounds": [(0, 1)] * 3,
+                },
+                "bounds",
+            ),
+        ],
+    )
+    def test_what_is_missing_is_named(self, options: dict[str, Any], message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            scipy.optimize.minimize(scipy.optimize.rosen, self.x0, method=scipy_method, **options)
+
+    def test_budgets_and_display(self, capsys: pytest.CaptureFixture[str]) -> None:
+        result = scipy.optimize.minimize(
+            scipy.optimize.rosen,
+            self.x0,
+            jac=scipy.optimize.rosen_der,
+            hessp=scipy.optimize.rosen_hess_prod,
+            method=scipy_method,
+            options={"maxiter": 2, "disp": True, "max_cost": 1e6},
+        )
+        assert result.nit == 2
+        assert result.status != 0
+        assert "max_iterations" in capsys.readouterr().out

@@ -10,7 +10,7 @@ import torch
 
 from levelport.problems import best_known, problem
 from levelport.problems.best_known import BestKnown
-from levelport.problems.improve import improve
+from levelport.problems.improve import improve, offer
 from levelport.problems.optima import OptimumError
 
 NAME = "mlp-relu-3/titanic"
@@ -82,3 +82,12 @@ def test_the_value_found_is_attained() -> None:
     assert found.value < one.objective().at(one.initial_point()).value
     assert x.dtype == torch.float64
     assert "L-BFGS-B" in found.how
+
+
+def test_an_offered_point_is_evaluated_in_float64() -> None:
+    single = problem(NAME, reg=1e-3, dtype=torch.float32)
+    x = single.initial_point()
+    assert offer(single, x, "the start")
+    exact = problem(NAME, reg=1e-3).objective().at(x.double()).value
+    assert best_known.lookup(NAME, 1e-3, 0) == BestKnown(exact, "the start")
+    assert not offer(single, 2 * x, "further out")

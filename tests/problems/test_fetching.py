@@ -13,7 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from levelport.cli.data import app as data_app
 from levelport.problems import fetching, storage
 from levelport.problems.catalogue import ARCHIVE, UCI, MnistFile, content_digest
 from levelport.problems.fetching import fetch, parse_benchmark_file
@@ -221,3 +223,16 @@ def test_directory_without_or_with_a_broken_file(tmp_path: Path, own_cache: Path
     with pytest.raises(DataError, match=str(broken)):
         fetch("ozone", source=tmp_path)
     assert not uci_file(own_cache, "ozone").exists()
+
+
+def test_command_line_downloads_with_a_progress_bar(
+    server: Server, all_sets: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "cylinder-bands"
+    server.files[f"/{name}/{UCI[name].source}"] = benchmark_file(*storage.load(name))
+    monkeypatch.delenv("LEVELPORT_DATA")
+    answer = CliRunner().invoke(data_app, ["fetch", name, "hill-valley", "--mirror", server.url])
+    assert answer.exit_code == 1, "hill-valley is not on the server"
+    assert "hill-valley_train_R.dat" in answer.output
+    assert storage.status(name).state is storage.State.FETCHED
+    assert storage.status("hill-valley").state is storage.State.MISSING

@@ -238,6 +238,12 @@ def test_optimum_is_computed_once_and_read_back_unchanged(counted: list[int], ow
     assert list((own_cache / "optima").iterdir()) == [cache_file(one)]
 
 
+def test_cache_that_cannot_be_written_is_no_obstacle(own_cache: Path) -> None:
+    own_cache.write_text("a file where the directory should be")
+    with pytest.warns(UserWarning, match="could not be kept"):
+        assert problem("logreg/blood", reg=1e-3).optimum().certified
+
+
 def test_problems_do_not_share_an_entry(counted: list[int]) -> None:
     values = {problem("logreg/blood", reg=reg, seed=seed).optimum().value for reg in (1e-3, 1e-4) for seed in (0, 1)}
     assert len(values) == len(counted) == 4

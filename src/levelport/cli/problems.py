@@ -73,7 +73,7 @@ def improve_best_known(
     ] = None,
 ) -> None:
     """Look for better values of network problems by L-BFGS, and write them down where they beat the known ones."""
-    from levelport.problems.improve import improve
+    from levelport.problems.improve import improve, offer
 
     for name in names:
         for strength in reg or REGULARISATION:
@@ -86,8 +86,8 @@ def improve_best_known(
                     f"{name} is convex: 'levelport problems optimum {name}' solves it for certain."
                 )
             known = best_known.lookup(name, strength, seed)
-            _, found = improve(one, starts=starts, iterations=iterations)
-            better = best_known.record(name, strength, seed, found, table=table)
+            x, found = improve(one, starts=starts, iterations=iterations)
+            better = offer(one, x, found.how, table=table)
             before = "none" if known is None else f"{known.value:.12g}"
             verdict = "written down" if better else "no better"
             typer.echo(f"{one}: {found.value:.12g} (known: {before}), {verdict}")

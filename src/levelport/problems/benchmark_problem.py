@@ -8,12 +8,14 @@ that can be hashed, compared, pickled and written down; data are read when they 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from levelport.objective import Objective
@@ -25,6 +27,9 @@ from levelport.problems.models import MLP, LinearModel, Model
 
 if TYPE_CHECKING:
     from levelport.problems.optima import Optimum
+
+Rows: TypeAlias = Tensor | NDArray[np.integer] | Sequence[int]
+"""Row numbers of the training set."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,7 @@ class Problem:
         """The test split."""
         return _samples(self.data, self.seed, self.dtype)[1]
 
-    def objective(self, batch: Tensor | np.ndarray | None = None, *, chunk_size: int | None = None) -> Objective:
+    def objective(self, batch: Rows | None = None, *, chunk_size: int | None = None) -> Objective:
         """f on all training samples, or on those whose row numbers are in ``batch``.
 
         ``chunk_size`` bounds the memory of a network's evaluation; linear models do not need it.
@@ -200,7 +205,7 @@ def _samples(data: str, seed: int, dtype: torch.dtype) -> tuple[Samples, Samples
     split = load_data(data).split(seed)
     target_dtype = torch.int64 if data_info(data).task is Task.CLASSES else dtype
 
-    def tensors(X: np.ndarray, y: np.ndarray) -> Samples:
+    def tensors(X: NDArray[Any], y: NDArray[Any]) -> Samples:
         # A copy: arrays of a data set are shared and read-only.
         return Samples(torch.tensor(X, dtype=dtype), torch.tensor(y, dtype=target_dtype))
 

@@ -1,8 +1,8 @@
 """Best values known of problems that nobody can solve for certain: a small table that only ever improves.
 
 The table that ships with the package is ``best_known.json``; values found on this machine go to a table of the same
-form in the cache, and the smaller of the two counts. Each entry says how it was found. A value enters only by being
-recomputed in float64 from the parameters that attain it.
+form in the cache, and the smaller of the two counts. Each entry says how it was found. To enter a point of your own
+use :func:`levelport.problems.improve.offer`, which evaluates it.
 """
 
 from __future__ import annotations

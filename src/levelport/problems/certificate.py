@@ -15,7 +15,7 @@ For a = cδ < 1 the right side is smallest at ct = -log(1-a), which proves that 
 **Rounding.** Both need f(x) and ∇f(x) themselves, not what float64 makes of them. They are evaluated once in
 extended precision, with the usual bounds: a dot product of length d errs by at most γ_d Σ|xⱼwⱼ|, γ_d = du/(1-du),
 u the unit roundoff. An error ε in all logits of a sample changes its loss by at most Σ|rₖ| ε + ε², r = ∂ℓ/∂z,
-because the second derivatives are bounded (pᵢ ≤ 1), and its residual by at most ε/2.
+and its residual by at most ε, because the second derivatives of all three losses are at most 1.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from levelport.objectives.linear import LinearObjective, LogisticLoss, SoftmaxLoss
+from levelport.objectives.linear import LinearObjective, LogisticLoss, SoftmaxLoss, SquaredLoss
 from levelport.problems.newton import DENSE_LIMIT, hessian
 
 Extended = NDArray[np.longdouble]
@@ -51,7 +51,7 @@ class Evaluation:
 
 
 def evaluate(objective: LinearObjective, x: Tensor) -> Evaluation:
-    """f(x) and ∇f(x) of a logistic or softmax objective in extended precision, with error bounds."""
+    """f(x) and ‖∇f(x)‖ in extended precision, with error bounds."""
     unit = float(np.finfo(np.longdouble).eps) / 2
     n, d = objective.samples, objective.features
     W = x.numpy().astype(np.longdouble).reshape(d, objective.loss.outputs)
@@ -68,7 +68,7 @@ def evaluate(objective: LinearObjective, x: Tensor) -> Evaluation:
         loss += losses.sum()
         loss_error += float((Z_error * abs(R) + Z_error**2).sum() + (_gamma(n, unit) + 8 * unit) * losses.sum())
         gradient += X.T @ R
-        R_error = 0.5 * Z_error + (_gamma(n, unit) + 8 * unit) * np.asarray(abs(R), dtype=float)
+        R_error = Z_error + (_gamma(n, unit) + 8 * unit) * np.asarray(abs(R), dtype=float)
         gradient_error += np.asarray(abs(X), dtype=float).T @ R_error
     reg = np.longdouble(objective.penalty)
     penalty = reg * (W * W).sum()
@@ -108,26 +108,35 @@ def _loss_and_residual(objective: LinearObjective, Z: Extended, rows: slice) -> 
         residual = weights / total
         residual[picked] -= 1
         return losses, residual
-    raise TypeError(f"There is no certificate for {type(objective.loss).__name__}; use a logistic or softmax loss.")
+    if isinstance(objective.loss, SquaredLoss):
+        difference: Extended = Z - objective.loss.y[rows].numpy().astype(np.longdouble)[:, None]
+        squares: Extended = np.square(difference)[:, 0]
+        return squares / np.longdouble(2), difference
+    raise TypeError(f"There is no certificate for {type(objective.loss).__name__}.")
 
 
 def optimality_gap(objective: LinearObjective, x: Tensor, evaluation: Evaluation) -> float:
-    """A proven bound on f(x) - f*; infinite where neither argument applies."""
+    """A proven bound on f(x) - f*; infinite where no argument applies."""
     bounds = [math.inf]
     if objective.penalty > 0:
         bounds.append(evaluation.gradient_bound**2 / (4.0 * objective.penalty))
-    if isinstance(objective.loss, LogisticLoss) and objective.dimension <= DENSE_LIMIT:
-        bounds.append(_self_concordant_gap(objective, x, evaluation))
+    if objective.dimension <= DENSE_LIMIT and not isinstance(objective.loss, SoftmaxLoss):
+        smallest = _smallest_curvature(objective, x)
+        if smallest > 0 and isinstance(objective.loss, LogisticLoss):
+            bounds.append(_self_concordant_gap(objective, smallest, evaluation))
+        elif smallest > 0:  # the curvature of the squared loss is the same everywhere
+            bounds.append(evaluation.gradient_bound**2 / (2.0 * smallest))
     return min(bounds)
 
 
-def _self_concordant_gap(objective: LinearObjective, x: Tensor, evaluation: Evaluation) -> float:
+def _smallest_curvature(objective: LinearObjective, x: Tensor) -> float:
+    """No more than λmin(∇²f(x)): forming and decomposing it errs by a modest multiple of (n + d)·eps in norm."""
     eigenvalues = torch.linalg.eigvalsh(hessian(objective, x))
-    # Forming and decomposing the Hessian errs by a modest multiple of (n + d)·eps in norm.
     slack = 10 * (objective.samples + objective.dimension) * torch.finfo(x.dtype).eps * float(eigenvalues[-1])
-    smallest = float(eigenvalues[0]) - slack
-    if smallest <= 0:
-        return math.inf
+    return float(eigenvalues[0]) - slack
+
+
+def _self_concordant_gap(objective: LinearObjective, smallest: float, evaluation: Evaluation) -> float:
     decrement = evaluation.gradient_bound / math.sqrt(smallest)
     c = float(torch.linalg.vector_norm(objective.X, dim=1).max()) / math.sqrt(smallest)
     a = c * decrement

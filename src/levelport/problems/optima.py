@@ -1,6 +1,6 @@
 """The optimal value of a problem, with a certified lower bound.
 
-For every logistic or softmax problem: Newton's method to the limit of float64, then the certificate of
+For every linear model: Newton's method to the limit of float64, then the certificate of
 :mod:`levelport.problems.certificate`, kept in the cache. Without a penalty the infimum of a logistic problem
 may not be attained; such problems are recognised (:mod:`levelport.problems.separability`). For networks there is
 only a best-known value (:mod:`levelport.problems.best_known`), and 0 as the lower bound.
@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import re
+import warnings
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from levelport.objectives.linear import LinearObjective, LogisticLoss, SquaredLoss
+from levelport.objectives.linear import LinearObjective, LogisticLoss
 from levelport.problems import best_known, certificate, newton
 from levelport.problems.atomic import replacing
 from levelport.problems.benchmark_problem import Problem
@@ -92,7 +93,10 @@ def _remembered(problem: Problem) -> Optimum:
     objective = problem.objective()
     assert isinstance(objective, LinearObjective)
     computed = compute(objective)
-    _write(path, problem, computed)
+    try:
+        _write(path, problem, computed)
+    except OSError as error:
+        warnings.warn(f"The optimum of {problem} could not be kept in {path}: {error}.", stacklevel=4)
     return computed
 
 
@@ -112,8 +116,6 @@ def compute(objective: LinearObjective) -> Optimum:
     Where no proof reaches 1e-12 (the minimiser is so far out that float64 cannot resolve it), the best value is
     returned with the best lower bound there is, and ``certified`` is False.
     """
-    if isinstance(objective.loss, SquaredLoss):
-        return _least_squares(objective)
     found = _newton_optimum(objective)
     if found.certified or objective.penalty > 0 or not isinstance(objective.loss, LogisticLoss):
         return found
@@ -148,7 +150,7 @@ def _unpenalised(objective: LinearObjective, loss: LogisticLoss, found: Optimum)
     rank = int((singular > 1e-10 * singular[0]).sum())
     reduced = _newton_optimum(LinearObjective.logistic(rest @ Vt[:rank].T, loss.y[~free]))
     if not reduced.certified:
-        return found
+        return replace(found, how=f"{found.how}; float64 does not resolve the minimum well enough for a proof")
     if not bool(free.any()):
         minimiser = tuple((Vt[:rank].T @ reduced.point()).tolist())
         how = f"{reduced.how}, on the {rank}-dimensional span of the samples"
@@ -156,20 +158,6 @@ def _unpenalised(objective: LinearObjective, loss: LogisticLoss, found: Optimum)
     share = len(rest) / objective.samples
     how = f"{int(free.sum())} of {objective.samples} samples can be satisfied for free; the others by {reduced.how}"
     return Optimum(share * reduced.value, share * reduced.lower_bound, attained=False, how=how)
-
-
-def _least_squares(objective: LinearObjective) -> Optimum:
-    """½ mean (Xw - y)² + reg ‖w‖², by the pseudo-inverse of the Hessian."""
-    H = newton.hessian(objective, torch.zeros(objective.dimension, dtype=objective.dtype))
-    eigenvalues, vectors = torch.linalg.eigh(H)
-    kept = eigenvalues > 1e-12 * eigenvalues[-1]
-    basis, curvature = vectors[:, kept], eigenvalues[kept]
-    x = torch.zeros(objective.dimension, dtype=objective.dtype)
-    for _ in range(3):  # refinement: each pass solves for what rounding left over
-        x = x - basis @ ((basis.T @ objective.at(x).gradient) / curvature)
-    point = objective.at(x)
-    gap = point.gradient_norm**2 / (2.0 * float(curvature[0]))
-    return Optimum(point.value, max(point.value - gap, 0.0), True, "normal equations", tuple(x.tolist()))
 
 
 def cache_file(problem: Problem) -> Path:

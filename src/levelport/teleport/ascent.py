@@ -29,6 +29,8 @@ from levelport.objective import Point, norm
 from levelport.teleport.base import Progress, Task
 from levelport.teleport.quasi_newton import InitialMatrix, QuasiNewton
 from levelport.teleport.result import Certificate, Status
+from levelport.teleport.retraction import retract
+from levelport.teleport.trust import distance_to_sphere
 
 _SUFFICIENT = 1e-4  # fraction of the predicted growth of the merit that a step must achieve
 _MAX_TRIALS = 12
@@ -140,8 +142,8 @@ class LevelSetAscent:
             return
         direction, slope, length = self._direction()
         step = 1.0 if self.quasi_newton.informed else self._first_length() / length
-        room = self._room(direction, length)
-        if room < 1e-3 * step:
+        room = distance_to_sphere(self.point.x - self.task.start.x, direction / length, self.radius) / length
+        if room < step and room * length < 1e-2 * self.radius:
             self.status = Status.TRUST_RADIUS
             return
         found = self._search(direction, slope, length, min(step, room))
@@ -174,17 +176,6 @@ class LevelSetAscent:
         if math.isfinite(self._step_length) and self._step_length > 0.0:
             return self._step_length
         return 0.5 * self.point.gradient_norm / self.frame.image_norm
-
-    def _room(self, direction: Tensor, length: float) -> float:
-        """The largest a with ‖x + a d - w‖ ≤ radius, 0 on the boundary."""
-        if math.isinf(self.radius):
-            return math.inf
-        offset = self.point.x - self.task.start.x
-        along, square = torch.stack([torch.dot(offset, direction) / length, torch.dot(offset, offset)]).tolist()
-        inside = self.radius**2 - square
-        if inside <= 0.0:
-            return 0.0 if along >= 0.0 else -2.0 * along / length
-        return (-along + math.sqrt(along**2 + inside)) / length
 
     def _search(self, direction: Tensor, slope: float, length: float, step: float) -> tuple[Point, float] | None:
         """Backtrack from ``step`` until the corrected merit grows enough; the point and its step, or None."""
@@ -228,6 +219,8 @@ class LevelSetAscent:
                 return None, 0.25
             if abs(trial.value - task.level - (excess - change)) > 0.3 * abs(change):
                 return None, 0.5
+        if not task.within_radius(trial):
+            return None, 0.5
         return (trial, 1.0) if trial.finite and trial.gradient_norm > 0.0 else (None, 0.25)
 
     def _learn(self, old: Frame, new: Frame) -> None:
@@ -241,6 +234,21 @@ class LevelSetAscent:
             s = s - torch.dot(s, new.normal) * new.normal
             y = y - torch.dot(y, new.normal) * new.normal
         self.quasi_newton.update(s, y)
+
+    def converged_at(self, point: Point) -> bool:
+        """Whether ``point`` is a KKT point by the standards of this ascent."""
+        frame = Frame.at(point, level_set=self.task.level_set)
+        return frame.converged(self.task.tol, self.curvature_scale)
+
+    def land(self) -> None:
+        """Put the iterate onto the level. An ascent that converged beside it goes on if that was no KKT point."""
+        landed = retract(self.task, self.point)
+        best = self.progress.offer(landed)
+        if self.status is not Status.CONVERGED or landed is self.point or not best:
+            return
+        # The product that is spent here is the one that the certificate of the point returned would take.
+        self.status = None
+        self._enter(Frame.at(landed, level_set=self.task.level_set))
 
     def _recover(self) -> None:
         """After a failed search: forget the curvature and try steepest ascent with a shorter step, then give up.

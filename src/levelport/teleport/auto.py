@@ -18,9 +18,10 @@ from levelport.teleport.krylov import KrylovModel
 from levelport.teleport.predictor import Prediction, predict
 from levelport.teleport.quasi_newton import InitialMatrix
 from levelport.teleport.result import Status
-from levelport.teleport.retraction import retract
 
 _RADIUS_FACTOR = 100.0  # the derived trust radius in units of the problem's own length
+_LANDINGS = 4
+_CLEARLY = 1e-3  # in log ‖∇f‖: the merit of an iterate beside the level is a first-order estimate
 _LAP = 3  # iterations; two laps show how fast an ascent slows down
 
 
@@ -49,22 +50,25 @@ class Auto:
 
     def solve(self, task: Task, progress: Progress) -> Outcome:
         """Predict, race, and put the winner on the level."""
+        if (stop := progress.should_stop()) is not None:
+            return Outcome(task.start, stop)
         starts: list[Point] = [task.start]
         initial: InitialMatrix | None = None
         length, scale = float(norm(task.start.x)), 0.0
         if self.krylov > 0:
             prediction = predict(task, progress, self.krylov)
             starts = [end for end in prediction.ends if end.gradient_norm > 0.0][: self.explore]
+            for end in (*prediction.ends, *prediction.short):
+                progress.offer(end)
             # Without an end the start itself goes on; with a poor one (non-convex f) it takes part in the race.
             if not starts or starts[0].gradient_norm <= task.start.gradient_norm:
                 starts = [task.start, *starts][: self.explore]
             initial, length, scale = _facts(prediction, length)
         radius = task.radius if task.radius is not None else _RADIUS_FACTOR * max(length, _cauchy_length(task.start))
-        for end in starts:
-            progress.offer(end)
         ascents: list[LevelSetAscent] = []
         for start in starts:
-            if progress.should_stop() is not None:
+            # One HVP for the ascent's first frame and one for the certificate of the point returned.
+            if progress.should_stop(hvps_needed=1 if start.knows_hessian_normal else 2) is not None:
                 break
             ascents.append(
                 LevelSetAscent(
@@ -80,17 +84,19 @@ class Auto:
         if not ascents:
             return Outcome(progress.best, Status.BUDGET_SPENT)
         winner = _race(ascents)
-        progress.offer(retract(task, winner.point))
-        status = winner.status or Status.STALLED
-        best = progress.best
-        detail = f"radius {radius:.3g}" if status is Status.TRUST_RADIUS else ""
-        if best is task.start and status is Status.STALLED:
+        status = _status(winner, progress.best)
+        if progress.best is task.start and status is Status.STALLED:
             status = Status.NO_FEASIBLE_GAIN
-        return Outcome(best, status, detail)
+        detail = f"radius {radius:.3g}" if status is Status.TRUST_RADIUS else ""
+        return Outcome(progress.best, status, detail)
 
 
 def _race(ascents: list[LevelSetAscent]) -> LevelSetAscent:
-    """Two laps for everyone, then only the one with the best prospects goes on; returns it at its end."""
+    """Two laps for everyone, then the one with the best prospects goes on to its end on the level; returns the highest.
+
+    Prospects are a guess: a rival that still is above the end of the favourite goes on as well.
+    """
+    prospects = [0.0]
     if len(ascents) > 1:
         heights = [[ascent.merit] for ascent in ascents]
         for _ in range(2):
@@ -99,11 +105,33 @@ def _race(ascents: list[LevelSetAscent]) -> LevelSetAscent:
                     ascent.advance()
                 height.append(ascent.merit)
         prospects = [_limit(*height) for height in heights]
-        ascents = [ascents[prospects.index(max(prospects))]]
-    winner = ascents[0]
-    while winner.status is None:
-        winner.advance()
+    winner, *rivals = sorted(ascents, key=lambda ascent: -prospects[ascents.index(ascent)])
+    _finish(winner)
+    for rival in rivals:
+        if rival.merit > winner.merit + _CLEARLY and winner.progress.should_stop(hvps_needed=2) is None:
+            _finish(rival)
+            winner = max(winner, rival, key=lambda ascent: ascent.merit)
     return winner
+
+
+def _finish(ascent: LevelSetAscent) -> None:
+    """Climb to the end and land on the level; again, if the end turns out to be no KKT point there."""
+    for _ in range(_LANDINGS):
+        while ascent.status is None:
+            ascent.advance()
+        ascent.land()
+        if ascent.status is not None:
+            return
+    ascent.status = Status.STALLED
+
+
+def _status(winner: LevelSetAscent, best: Point) -> Status:
+    """Why the winner ended, as far as it is true of the best point: an earlier one may have the larger gradient."""
+    status = winner.status or Status.STALLED
+    if status is not Status.CONVERGED or best is winner.point:
+        return status
+    known = best.knows_hessian_normal and winner.converged_at(best)
+    return Status.CONVERGED if known else Status.STALLED
 
 
 def _limit(first: float, second: float, third: float) -> float:

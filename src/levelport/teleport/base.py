@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from levelport.objective import Cost, Objective, Point
+from levelport.objective import Cost, Objective, Point, norm
 from levelport.teleport.result import Certificate, Status, TraceRow
 
 Callback = Callable[[TraceRow, Point], object]
@@ -54,6 +54,10 @@ class Task:
         """Whether ``value`` keeps the level, up to the slack."""
         excess = value - self.level
         return abs(excess) <= self.slack if self.level_set else excess <= self.slack
+
+    def within_radius(self, point: Point) -> bool:
+        """Whether ``point`` is no further from w than allowed."""
+        return self.radius is None or point is self.start or float(norm(point.x - self.start.x)) <= self.radius
 
     def meets_target(self, point: Point, certificate: Certificate) -> bool:
         """Whether ``point`` is feasible and good enough for the caller."""
@@ -103,8 +107,9 @@ class Progress:
         return self.task.max_hvps - (self.task.objective.ledger.hvps - self._cost_before.hvps)
 
     def offer(self, point: Point) -> bool:
-        """Remember ``point`` if it is feasible, finite and has the largest gradient so far."""
+        """Remember ``point`` if it is feasible, finite, within the radius and has the largest gradient so far."""
         better = point.finite and self.task.feasible(point.value) and point.gradient_norm > self.best.gradient_norm
+        better = better and self.task.within_radius(point)
         if better:
             self.best = point
         return better

@@ -152,6 +152,7 @@ def _fulfils(point: Point, task: Task) -> bool:
         point.finite
         and bool(torch.isfinite(point.x).all())
         and task.feasible(point.value)
+        and task.within_radius(point)
         and point.gradient_norm >= task.start.gradient_norm
     )
 

@@ -15,30 +15,34 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from levelport.objective import Point
+from levelport.objective import Point, norm
 from levelport.teleport.base import Progress, Task
 from levelport.teleport.krylov import KrylovModel
+from levelport.teleport.trust import INSIDE, distance_to_sphere
 
 _INDEFINITE_SIZE = 6  # with negative curvature the model has no bottom; more than its steepest wall is not needed
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The model, the bottom found with it, and the points where its steepest line meets the level, best first."""
+    """The model, the bottom found with it, and the points where its steepest line meets the level, best first.
+
+    ``short`` are ends of climbs that did not get near the level: feasible, but no place to start an ascent from.
+    """
 
     model: KrylovModel
     bottom: Point | None
     ends: tuple[Point, ...]
+    short: tuple[Point, ...] = ()
 
     @property
     def reach(self) -> float:
         """The longest distance from the start to anything found: a length scale of the problem."""
         start = self.model.point.x
         found = [*self.ends, self.bottom] if self.bottom is not None else list(self.ends)
-        return max((float(torch.linalg.vector_norm(p.x - start)) for p in found), default=0.0)
+        return max((float(norm(p.x - start)) for p in found), default=0.0)
 
 
 def predict(task: Task, progress: Progress, capacity: int, *, accuracy: float = 3e-2) -> Prediction:
@@ -65,8 +69,10 @@ def predict(task: Task, progress: Progress, capacity: int, *, accuracy: float = 
         return Prediction(model, bottom, ())
     direction = model.steepest()
     found = [_climb(task, bottom, sign * direction, model.largest) for sign in (1.0, -1.0)]
-    ends = sorted((end for end in found if end is not None), key=lambda end: -end.gradient_norm)
-    return Prediction(model, bottom, tuple(ends))
+    near = task.level - 0.1 * (task.level - bottom.value)
+    ends = sorted((end for end in found if end is not None and end.value >= near), key=lambda end: -end.gradient_norm)
+    short = [end for end in found if end is not None and end.value < near]
+    return Prediction(model, bottom, tuple(ends), tuple(short))
 
 
 def _grow(model: KrylovModel, progress: Progress, accuracy: float) -> None:
@@ -91,14 +97,14 @@ def _descend(task: Task, model: KrylovModel) -> tuple[Point | None, float]:
     """
     start, level = task.start, task.level
     convex = model.convex()
-    radius = math.inf if task.radius is None else task.radius
+    radius = math.inf if task.radius is None else INSIDE * task.radius
     limit = radius
     steepest = float(model.ritz_values.abs().max())
     if steepest == 0.0:
         return None, math.inf  # f is affine in the Krylov space: it has no bottom, and nothing to climb
     if not convex:
         cauchy = start.gradient_norm / steepest
-        radius = min(radius, max(cauchy, 0.1 * float(torch.linalg.vector_norm(start.x))))
+        radius = min(radius, max(cauchy, 0.1 * float(norm(start.x))))
     best: Point | None = None
     mismatch = math.inf
     for attempt in range(10):
@@ -130,7 +136,8 @@ def _climb(task: Task, bottom: Point, direction: Tensor, curvature: float) -> Po
     depth = task.level - bottom.value
     width = 1e-2 * depth
     aim = task.level - 0.5 * width
-    a = math.sqrt(2.0 * (aim - bottom.value) / curvature)
+    furthest = distance_to_sphere(bottom.x - task.start.x, direction, task.radius)
+    a = min(math.sqrt(2.0 * (aim - bottom.value) / curvature), furthest)
     below, above = (0.0, bottom.value), (math.inf, math.inf)
     best: Point | None = None
     for _ in range(10):
@@ -138,13 +145,11 @@ def _climb(task: Task, bottom: Point, direction: Tensor, curvature: float) -> Po
         value = point.value
         if math.isfinite(value) and value <= task.level:
             below, best = (a, value), point
-            if value >= task.level - width:
+            if value >= task.level - width or a >= furthest:
                 break
         else:
             above = (a, value if math.isfinite(value) else math.inf)
-        a = _interpolate(below, above, aim, bottom.value)
-        if task.radius is not None:
-            a = min(a, task.radius)
+        a = min(_interpolate(below, above, aim, bottom.value), furthest)
     if best is None or not best.finite:
         return None
     return best

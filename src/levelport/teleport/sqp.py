@@ -24,6 +24,8 @@ Where the text is silent, this file decides as follows.
   search starts from 2⁵ times the last trial ρ.
 * *KKT test.* ‖P q‖²/‖g‖⁴ ≤ ε and violation ≤ δ: the residual is normalised and squared as in the released runs.
 * *Level-set mode.* The positive part in v is dropped and the penalty is |f(x) - f(w)|.
+* *Trust radius.* Unknown to the text; where the caller sets one, a step that leaves it is rejected like one that fails
+  the merit test, and the solve ends at 99 % of it.
 * *Relaxation.* x̂ = α x⁺ + (1-α) x after each accepted step; α = 1 by default, as in all their experiments.
 * *The point returned.* ``final="feasible"`` puts the last iterate back onto the level (a few gradients, counted) and
   returns the best feasible point, so that the guarantee of :func:`levelport.teleport` holds; ``final="last"`` returns
@@ -38,7 +40,7 @@ from typing import Literal
 
 import torch
 
-from levelport.objective import Point
+from levelport.objective import Point, norm
 from levelport.teleport.base import Outcome, Progress, Task
 from levelport.teleport.result import Certificate, Status
 from levelport.teleport.retraction import retract
@@ -86,10 +88,11 @@ class SQP:
     def solve(self, task: Task, progress: Progress) -> Outcome:
         """Iterate from the start until KKT, the budget or the iteration limit."""
         point, rho = task.start, self.rho
+        edge = math.inf if task.radius is None else 0.99 * task.radius
         status = Status.BUDGET_SPENT
         for _ in range(self.max_iterations):
-            # A point put back onto the level needs an HVP of its own for the certificate.
-            if (stop := progress.should_stop(hvps_needed=2 if self.final == "feasible" else 1)) is not None:
+            # One HVP for this iterate and one for the certificate of the point returned.
+            if (stop := progress.should_stop(hvps_needed=2)) is not None:
                 status = stop
                 break
             certificate = Certificate.at(point)
@@ -108,6 +111,9 @@ class SQP:
                 break
             progress.offer(trial)
             point = trial
+            if float(norm(point.x - task.start.x)) >= edge:
+                status = Status.TRUST_RADIUS
+                break
         if self.final == "last":
             return Outcome(point, status)
         progress.offer(retract(task, point))
@@ -138,7 +144,7 @@ class SQP:
             gamma = self.gamma_scale
             if penalty(excess) > 0.0:
                 gamma *= (slope / size) * c / penalty(excess)  # ⟨q, v⟩/‖g‖⁴ = c ⟨q, g⟩/‖g‖³
-            if trial.finite and trial.gradient_norm > 0.0:
+            if trial.finite and trial.gradient_norm > 0.0 and task.within_radius(trial):
                 directional = float(torch.dot(ascent, trial.x - point.x)) + gamma * penalty(excess)
                 left = math.log(trial.gradient_norm) - gamma * penalty(trial.value - task.level)
                 right = math.log(point.gradient_norm) - gamma * penalty(excess) + 0.5 * directional
@@ -149,5 +155,5 @@ class SQP:
             if rho <= self.fallback_rho:
                 break
         trial, _ = update(self.fallback_rho)
-        usable = trial.finite and trial.gradient_norm > 0.0
+        usable = trial.finite and trial.gradient_norm > 0.0 and task.within_radius(trial)
         return (trial if usable else None), max(rho * 2.0**5, self.fallback_rho)

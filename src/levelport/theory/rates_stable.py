@@ -137,7 +137,7 @@ def armijo_sharp(
     stability: Stability,
     initial_gap: float = math.inf,
 ) -> Curve:
-    """The recursion of :func:`levelport.theory.steps.recursion` for Armijo steps: never above the published forms."""
+    """The recursion of :func:`levelport.theory.steps.recursion` for Armijo steps: never above the explicit form."""
     return recursion(armijo_steps(iterations, schedule, L, radius, stability), initial_gap)
 
 
@@ -261,5 +261,7 @@ def fixed_alternating(
 
 
 def _inverse(factor: float) -> float:
-    """β = 1/factor; a factor that rounding made negative is 0."""
-    return math.inf if factor <= 0.0 else 1.0 / factor
+    """β = 1/factor, mending what rounding did to factors of 0 and 1."""
+    if factor <= 0.0:
+        return math.inf
+    return 1.0 if 1.0 < factor < 1.0 + 1e-9 else 1.0 / factor

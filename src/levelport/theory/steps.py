@@ -141,9 +141,11 @@ def recursion(steps: Steps, initial_gap: float = math.inf) -> Curve:
 
         x_0 = 1/δ_0,     x_{k+1} = max(x_k + ξ_k/(2R²), β_k x_k if k ∈ 𝒯),     δ_K ≤ 1/x_K.
 
-    This is not in the paper. It implies both published forms: unrolled with the first fact off 𝒯 and the second on 𝒯 it
-    gives 1/δ_K ≥ Σ_{k ∉ 𝒯, k < K} ξ_k/(2R²) Π_{i ∈ 𝒯, i > k} β_i, the weights that the theorem in the main text states
-    and the appendix falls one block short of.
+    This is not in the paper. Unrolled with the first fact off 𝒯 and the second on 𝒯 it gives
+
+        1/δ_K ≥ Σ_{k ∉ 𝒯, k < K} ξ_k/(2R²) Π_{i ∈ 𝒯, i > k} β_i,
+
+    the weights that the theorem in the main text states and the appendix falls one block short of.
     """
     x = reciprocal(initial_gap)
     curve = [reciprocal(x)]

@@ -10,7 +10,9 @@ import typer
 from levelport.cli.data import app as data
 from levelport.cli.demo import demo
 from levelport.cli.problems import app as problems
+from levelport.cli.reproduce import report_command, reproduce_command
 from levelport.cli.teleport import teleport_function
+from levelport.cli.theory import diagnose_command, theory_command
 
 app = typer.Typer(
     name="levelport",
@@ -20,5 +22,9 @@ app = typer.Typer(
 )
 app.command("teleport")(teleport_function)
 app.command("demo")(demo)
+app.command("theory")(theory_command)
+app.command("diagnose")(diagnose_command)
+app.command("reproduce")(reproduce_command)
+app.command("report")(report_command)
 app.add_typer(data, name="data")
 app.add_typer(problems, name="problems")

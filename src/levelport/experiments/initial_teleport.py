@@ -56,9 +56,8 @@ class ExactNewton:
 
     def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
         hessian = torch.stack([point.hvp(unit) for unit in torch.eye(objective.dimension, dtype=objective.dtype)])
-        try:
-            direction = torch.linalg.solve(hessian, point.gradient)
-        except torch.linalg.LinAlgError:
+        direction, singular = torch.linalg.solve_ex(hessian, point.gradient)
+        if bool(singular):
             return Step(None, None, 0.0)
         return Step(objective.at(point.x - self.step * direction, curvature=True), None, self.step)
 
@@ -94,19 +93,30 @@ class Comparison:
     teleport: TeleportResult
 
 
+class _RecordedJump:
+    """A teleport for :func:`levelport.optim.minimize` that keeps the solver's iterates."""
+
+    def __init__(self, solver: str | Teleporter) -> None:
+        self.solver = solver
+        self.trails = Trails()
+        self.results: list[TeleportResult] = []
+
+    def begin(self) -> _RecordedJump:
+        return self
+
+    def __call__(self, objective: Objective, start: Point) -> tuple[TeleportResult, Point]:
+        result = teleport(objective, start.x, self.solver, callback=self.trails)
+        assert isinstance(result.x, Tensor)
+        self.results.append(result)
+        return result, objective.at(result.x, curvature=True)
+
+
 def compare(
     name: str, start: tuple[float, float], *, solver: str | Teleporter = "auto", iterations: int = 50
 ) -> Comparison:
     """Run the three methods on the test function ``name``."""
     function = function_named(name)
-    trails = Trails()
-    teleports: list[TeleportResult] = []
-
-    def jump(objective: Objective, point: Point) -> tuple[TeleportResult, Point]:
-        teleports.append(teleport(objective, point.x, solver, callback=trails))
-        landed = teleports[-1].x
-        assert isinstance(landed, Tensor)
-        return teleports[-1], objective.at(landed, curvature=True)
+    jump = _RecordedJump(solver)
 
     def run(label: str, method: Any, schedule: Any) -> Run:
         path: list[list[float]] = []
@@ -123,7 +133,7 @@ def compare(
         run("GD, teleported", Armijo(), AtStart()),
         run("Newton, step 0.8", ExactNewton(), False),
     )
-    return Comparison(function, start, runs, trails, teleports[0])
+    return Comparison(function, start, runs, jump.trails, jump.results[0])
 
 
 def figure(comparisons: Sequence[Comparison]) -> Figure:

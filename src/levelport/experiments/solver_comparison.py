@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 from torch import Tensor
 
 from levelport.experiments.level_sets import BLUE, GREEN, ORANGE, PURPLE, RED
@@ -109,6 +110,9 @@ def figure(instance: Instance, curves: Sequence[Curve]) -> Figure:
         )
     axes.axhline(curves[0].last.gradient_norm_start, color="0.4", linestyle="dotted", linewidth=1.2, label="start")
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(base=10.0, subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("cost in gradient equivalents (value ½, gradient 1, HVP 2)")
     axes.set_ylabel(r"$\|\nabla f\|$ of the point returned")
     axes.set_title(f"{instance.name}: stopped after {', '.join(map(str, BUDGETS))} HVPs", fontsize=10)

@@ -79,7 +79,7 @@ class Training(RunSpec):
         if self.plan is None:
             return descending
         teleports = len([tick for tick in self.plan.at if tick < self.ticks])
-        per_iteration = 3e-4 + (4 if named.convex else 6) * per_gradient
+        per_iteration = (3e-4 if named.convex else 3e-3) + (4 if named.convex else 6) * per_gradient
         return descending + members * teleports * self.plan.limit * per_iteration
 
     def without_teleports(self) -> Training:

@@ -1,0 +1,82 @@
+"""The look of all pictures: colours that colour-blind readers can tell apart, one line style per meaning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from levelport.experiments.level_sets import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED
+from levelport.experiments.methods import Method
+
+GREY = "#767676"
+
+METHOD_COLOURS = {
+    Method.SGD: BLUE,
+    Method.MOMENTUM: RED,
+    Method.POLYAK: GREEN,
+    Method.ARMIJO: ORANGE,
+    Method.NORMALIZED: PURPLE,
+}
+
+WITH_TELEPORTS, WITHOUT_TELEPORTS = "solid", (0, (3, 1.5))
+
+_SETTINGS: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 8.5,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7.5,
+    "lines.linewidth": 1.4,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "pdf.fonttype": 42,
+    "svg.fonttype": "none",
+    "figure.dpi": 100,
+}
+
+
+def new_figure(rows: int, columns: int, *, width: float = 3.0, height: float = 2.3) -> tuple[Figure, list[list[Axes]]]:
+    """A figure with a grid of panels; readable when its width is that of a text column per two panels."""
+    with mpl.rc_context(_SETTINGS):
+        figure = Figure(figsize=(width * columns, height * rows + 0.5), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False)
+    return figure, [list(row) for row in axes]
+
+
+def legend_below(figure: Figure, entries: list[tuple[str, dict[str, object]]]) -> None:
+    """One legend for all panels, under them."""
+    handles = [Line2D([], [], label=label, **look) for label, look in entries]  # type: ignore[arg-type]
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 7), frameon=False)
+
+
+def method_legend(methods: list[Method]) -> list[tuple[str, dict[str, object]]]:
+    """Colours for methods, line styles for teleports."""
+    colours = [(method.label, {"color": METHOD_COLOURS[method]}) for method in methods]
+    styles = [
+        ("teleports", {"color": BLACK, "linestyle": WITH_TELEPORTS}),
+        ("none", {"color": BLACK, "linestyle": WITHOUT_TELEPORTS}),
+    ]
+    return [*colours, *styles]  # type: ignore[list-item]
+
+
+def save(figure: Figure, path: Path) -> list[Path]:
+    """Write PNG and PDF under ``path`` without its suffix; atomically, so that a reader never sees half a picture."""
+    written = []
+    formats: dict[str, dict[str, Any]] = {".png": {"dpi": 200}, ".pdf": {"metadata": {"CreationDate": None}}}
+    for suffix, options in formats.items():
+        target = path.with_suffix(suffix)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.tmp")
+        with mpl.rc_context(_SETTINGS):
+            figure.savefig(temporary, format=suffix[1:], **options)
+        temporary.replace(target)
+        written.append(target)
+    return written

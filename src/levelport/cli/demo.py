@@ -115,13 +115,13 @@ def _minimisers(console: Console) -> None:
     with console.status("gradient descent with and without teleports, L-BFGS, Newton-CG ..."):
         rows = compare()
     console.print(
-        "Logistic regression on scikit-learn's breast-cancer data, reg 1e-6, from 0: gradient equivalents until "
-        "(f - f*)/(f0 - f*) is at most",
+        "Logistic regression on scikit-learn's breast-cancer data, reg 1e-6, from 0: gradient equivalents "
+        "(at most 20000) until (f - f*)/(f0 - f*) falls to",
         highlight=False,
     )
     table = Table("method", *(f"{accuracy:.0e}" for accuracy in ACCURACIES))
     for column in table.columns[1:]:
         column.justify = "right"
     for row in rows:
-        table.add_row(row.method, *("> 20000" if cost is None else f"{cost:.0f}" for cost in row.costs))
+        table.add_row(row.method, *("not reached" if cost is None else f"{cost:.0f}" for cost in row.costs))
     console.print(table)

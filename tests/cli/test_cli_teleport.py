@@ -1,0 +1,101 @@
+"""``levelport teleport`` and the assembled command: what it prints, draws and refuses."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from levelport.cli import app
+
+runner = CliRunner(env={"COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"})
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = runner.invoke(app, list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    # Boxes around error messages break lines; words are what matters.
+    return result.exit_code, " ".join(re.sub("[│╭╮╰╯─]", " ", result.output).split())
+
+
+def test_certificate_of_booth_is_the_closed_form() -> None:
+    # f = 92.25 at (7.5, -4), λ_max = 18: ‖∇f‖ = sqrt(2 · 18 · 92.25) = 57.6281 and 1/λ = 0.0555556.
+    code, text = run("teleport", "booth", "--start", "7.5,-4")
+    assert code == 0
+    assert "converged" in text
+    assert "92.25 → 92.25" in text
+    assert "20.1246 → 57.6281" in text
+    assert "0.0555556" in text
+    assert re.search(r"curvature λ\W+18\b", text)
+    assert re.search(r"\d+ values, \d+ gradients, \d+ Hessian-vector products", text)
+
+
+@pytest.mark.parametrize("solver", ["auto", "sqp", "slsqp", "trust-constr"])
+def test_every_solver_has_a_name(solver: str) -> None:
+    code, text = run("teleport", "booth", "--solver", solver, "--max-hvps", "30")
+    assert code == 0
+    assert f"booth with {solver}" in text
+    gain = float(re.search(r"gain\W+([\d.]+)", text)[1])  # type: ignore[index]
+    assert 1.0 < gain <= 2.863565  # Booth's largest possible gain is 57.628118/20.124612
+
+
+def test_negative_coordinates_and_level_set() -> None:
+    code, text = run("teleport", "himmelblau", "--start", "-1,2", "--level-set")
+    assert code == 0
+    assert "80 → 80" in text
+    assert "from (-1, 2) to" in text
+
+
+def test_more_than_two_coordinates_where_the_function_takes_them() -> None:
+    assert run("teleport", "rosenbrock", "--start", "-1.2,1,1", "--max-hvps", "20")[0] == 0
+
+
+@pytest.mark.parametrize("solver", ["auto", "sqp", "slsqp"])
+def test_picture(solver: str, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "gp.png"
+    code, text = run("teleport", "goldstein-price", "--solver", solver, "--plot", str(path))
+    assert code == 0
+    assert "picture:" in text
+    with Image.open(path) as picture:
+        assert min(picture.size) > 600
+        assert len(set(picture.convert("RGB").resize((200, 200)).tobytes())) > 50  # not a blank page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("teleport", "boot"), "Did you mean 'booth'?"),
+        (("teleport", "booth", "--solver", "sqpp"), "Did you mean 'sqp'"),
+        (("telport", "booth"), "No such command 'telport'"),
+        (("teleport", "booth", "--start", "1,two"), "is not a list of numbers"),
+        (("teleport", "booth", "--start", "1,2,3"), "booth takes 2 coordinates, and --start has 3"),
+        (("teleport", "rosenbrock", "--start", "1,2,3", "--plot", "x.png"), "only functions of two variables"),
+        (("teleport", "booth", "--max-hvps", "0"), "max_hvps must be at least 1"),
+        (("teleport", "booth", "--radius", "-1"), "radius must be positive"),
+        (("teleport", "booth", "--plot", "x.nonsense"), "cannot write x.nonsense"),
+        (("demo", "--out", "/proc/no/such"), "cannot write to"),
+    ],
+)
+def test_what_is_wrong_is_named_and_ends_with_2(arguments: tuple[str, ...], words: str) -> None:
+    code, text = run(*arguments)
+    assert code == 2
+    assert words in text
+
+
+def test_help_lists_the_commands_without_loading_what_they_need() -> None:
+    script = (
+        "import sys; from levelport.cli import app\n"
+        "try: app(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print('LOADED', sorted({'matplotlib', 'sklearn', 'pandas', 'scipy'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    for command in ("teleport", "demo", "data", "problems", "theory", "reproduce", "report"):
+        assert re.search(rf"\b{command}\b", result.stdout), command
+    assert "LOADED []" in result.stdout

@@ -77,6 +77,12 @@ def test_picture_shows_measurements_and_every_bound(logistic: Comparison, tmp_pa
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_non_convex_functions_are_refused() -> None:
+    result = cli.invoke(app, ["theory", "goldstein-price"])
+    assert result.exit_code == 2
+    assert "negative curvature" in result.output
+
+
 def test_too_few_iterations_are_refused() -> None:
     with pytest.raises(ValueError, match="iterations must be at least 2"):
         compare(cases()[0].objective, cases()[0].start, 1)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+import torch
 from bound_checks import hardest_sequence, violations
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -235,3 +236,35 @@ def test_strongly_convex_mutants_are_caught_on_quadratics() -> None:
     assert violations(bound, run.gaps, 1e-16) == []
     smaller_contraction = [b * 0.9**k / 20 for k, b in enumerate(bound)]  # attained but for L/μ, so this must fail
     assert violations(smaller_contraction, run.gaps, 1e-16) != []
+
+
+def test_published_gap_lemma_fails_without_its_square() -> None:
+    """On a quadratic f - f* = ½‖∇f‖²_{H⁻¹} exactly; ½‖∇f‖_{H⁻¹} is less once the decrement exceeds 1."""
+    case = quadratic_case("steep", [100.0, 400.0], 0)
+    point = case.objective.at(case.start)
+    hessian = case.objective.hessian  # type: ignore[attr-defined]
+    decrement_squared = float(point.gradient @ torch.linalg.solve(hessian, point.gradient))
+    exact = rates_stable.gap_from_newton_decrement(decrement_squared, Stability(1.0, 1.0))
+    assert exact == pytest.approx(case.constants.initial_gap)
+    assert case.constants.initial_gap > 0.5 * math.sqrt(decrement_squared)
+
+
+def test_published_armijo_decrease_fails_for_curvature_above_one() -> None:
+    """f falls by at least ‖g‖²/(2L), attained along the top eigenvector, and not by L‖g‖²/2."""
+    case = quadratic_case("steep", [5.0, 5.0], 0)
+    run = case.run(1)
+    decrease, squared = run.gaps[0] - run.gaps[1], run.rows[0].gradient_norm ** 2
+    assert decrease == pytest.approx(rates.armijo_gain(5.0) / 2 * squared)
+    assert decrease < 5.0 / 2 * squared
+
+
+@given(schedule=st.frozensets(st.integers(1, HORIZON - 1)), upper=st.floats(1.01, 30.0), lower=st.floats(0.02, 1.0))
+@settings(deadline=None, max_examples=50)
+def test_recursion_proves_the_weights_of_the_main_text(schedule: frozenset[int], upper: float, lower: float) -> None:
+    """2R²L/Σ_{k ∉ 𝒯, k < K} ρ^{n_k}, n_k the teleports after k: stronger than the appendix proves, and yet true."""
+    stability = Stability(upper, lower)
+    rho = stability.growth
+    weights = [rho ** sum(i > k for i in schedule) for k in range(HORIZON) if k not in schedule]
+    main_text = 2 * R**2 * L / sum(weights)
+    assert rates_stable.armijo_sharp(HORIZON, schedule, L, R, stability)[-1] <= main_text * (1 + 1e-9)
+    assert main_text <= rates_stable.armijo_explicit(HORIZON, schedule, L, R, stability)[-1] * (1 + 1e-9)

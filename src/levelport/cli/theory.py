@@ -120,8 +120,21 @@ def _print_constants(comparison: Comparison) -> None:
     typer.echo(f"{'‖w₀ - w*‖':10} {constants.distance:.6g}")
     for caveat in constants.caveats():
         typer.secho(f"Caveat: {caveat}.", fg="yellow")
-    typer.echo(f"A free teleport has the better guarantee once f - f* < {comparison.payoff_gap:.4g};")
-    typer.echo(f"teleporting every other iteration has it from K = {comparison.break_even:.6g} on.")
+    typer.echo(_promise(comparison))
+
+
+def _promise(comparison: Comparison) -> str:
+    """From where on teleports have the better guarantee, if at all."""
+    constants = comparison.constants
+    if math.isinf(constants.radius.value):
+        return "The initial sub-level set is unbounded, so there is no bound for GD with teleports."
+    if constants.stability is None or math.isinf(constants.stability_upper.value):
+        return "f is not Hessian stable, so teleports promise no more than gradient steps."
+    return (
+        f"{'If the sampled constants were true, a' if constants.doubtful() else 'A'} teleport, taken as free, would have "
+        f"the better guarantee once f - f* < {comparison.payoff_gap:.4g}, and teleporting every other iteration from "
+        f"K = {comparison.break_even:.6g} on."
+    )
 
 
 def _print_bounds(comparison: Comparison, iterations: int) -> None:

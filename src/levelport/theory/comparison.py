@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from levelport.objective import Objective
+from levelport.objectives.linear import LinearObjective
 from levelport.theory import rates, rates_stable
 from levelport.theory.constants import Constants, constant_hessian, constants_of
 from levelport.theory.minimum import Minimum, find_minimum
@@ -21,6 +22,7 @@ from levelport.theory.run import (
     run_gradient_descent,
     solver_oracle,
 )
+from levelport.theory.spectrum import extremes
 from levelport.theory.stability import sampled_stability
 from levelport.theory.steps import Curve, alternating
 
@@ -106,6 +108,7 @@ def compare(
     """Measure and bound ``iterations`` steps from ``start``; teleports every other iteration unless told otherwise."""
     if iterations < 2:
         raise ValueError(f"iterations must be at least 2, not {iterations}.")
+    _refuse_negative_curvature(objective, start)
     found = find_minimum(objective, start) if minimum is None else minimum
     constants = constants_of(objective, start, found)
     teleports = alternating(iterations) if schedule is None else frozenset(schedule)
@@ -124,6 +127,17 @@ def compare(
     descent, teleported = run(frozenset()), run(teleports)
     bounds = _bounds(objective, constants, teleports, teleported, iterations)
     return Comparison(constants, teleports, descent, teleported, tuple(bounds))
+
+
+def _refuse_negative_curvature(objective: Objective, start: Tensor) -> None:
+    if isinstance(objective, LinearObjective):
+        return  # convex by construction
+    ends = extremes(objective.at(start, curvature=True))
+    if ends.smallest < -1e-8 * abs(ends.largest):
+        raise ValueError(
+            f"f has negative curvature ({ends.smallest:.3g}) at the start, so it is not convex there and the theorems "
+            "do not apply. Start elsewhere, or ask for a diagnosis instead."
+        )
 
 
 def _bounds(

@@ -5,17 +5,24 @@ from __future__ import annotations
 from levelport.optim.adaptive import WhenItPays
 from levelport.optim.armijo import Armijo
 from levelport.optim.jump import Jump
-from levelport.optim.schedules import Schedule
+from levelport.optim.schedules import Every, Schedule
 from levelport.optim.step_rule import StepRule
+from levelport.teleport.recycled import Recycled
 
-METHOD: StepRule = Armijo(c=0.5)
+METHOD: StepRule = Armijo(c=0.1)
 """Of ``minimize``."""
 
+MINIMIZE_SCHEDULE: Schedule = Every(1)
+"""Of ``minimize``: its teleports are recycled from past gradients and cheap enough for every step."""
+
+MINIMIZE_JUMP = Recycled()
+"""How ``minimize`` teleports."""
+
 SCHEDULE: Schedule = WhenItPays()
-"""Of ``minimize`` and ``Teleported``."""
+"""Of ``Teleported``."""
 
 JUMP = Jump(solver="auto", max_hvps=50)
-"""How either teleports."""
+"""How ``Teleported`` teleports."""
 
 GTOL = 1e-8
 """‖∇f‖ relative to its value at x0."""

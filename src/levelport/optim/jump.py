@@ -45,6 +45,10 @@ class Jump:
         if not 0.0 < self.tol < 1.0:
             raise ValueError(f"tol must lie between 0 and 1, not {self.tol}: it bounds the sine of an angle.")
 
+    def begin(self) -> Jump:
+        """The teleports of one run; this one remembers nothing from one to the next."""
+        return self
+
     def __call__(self, objective: Objective, start: Point) -> tuple[TeleportResult, Point]:
         """Teleport from ``start``; the result (its ``x`` is flat) and the point it ends at."""
         method: Teleporter = solver_named(self.solver) if isinstance(self.solver, str) else self.solver

@@ -46,9 +46,16 @@ CONFIGURED = {
 
 
 class Teleport(Protocol):
-    """How ``minimize`` teleports: :class:`~levelport.optim.jump.Jump`, or anything with its signature."""
+    """The teleports of one run."""
 
     def __call__(self, objective: Objective, start: Point) -> tuple[TeleportResult, Point]: ...
+
+
+class TeleportSettings(Protocol):
+    """How ``minimize`` teleports: :class:`Recycled`, :class:`~levelport.optim.jump.Jump`, or anything like them."""
+
+    def begin(self) -> Teleport:
+        """A fresh memory for one run."""
 
 
 Callback = Callable[[MinimizeRow, Point], object]
@@ -61,7 +68,7 @@ def minimize(
     method: str | StepRule = "auto",
     teleport: Schedule | bool = True,
     *,
-    jump: Teleport | None = None,
+    jump: TeleportSettings | None = None,
     gtol: float = defaults.GTOL,
     gtol_absolute: float = 0.0,
     f_target: float = -math.inf,
@@ -111,7 +118,7 @@ def minimize(
         status = run.loop(
             rule,
             schedule,
-            defaults.JUMP if jump is None else jump,
+            (defaults.MINIMIZE_JUMP if jump is None else jump).begin(),
             flat,
             lambda run: _reason_to_stop(run, gtol, gtol_absolute, f_target, max_iterations, max_cost, max_seconds),
         )
@@ -238,7 +245,7 @@ def _as_schedule(teleport: Schedule | bool) -> Schedule:
     if isinstance(teleport, Schedule):
         return teleport
     if teleport is True:
-        return defaults.SCHEDULE
+        return defaults.MINIMIZE_SCHEDULE
     if teleport is False:
         return Never()
     raise ValueError(f"teleport must be a schedule such as Every(50), True or False, not {teleport!r}.")

@@ -22,30 +22,13 @@ from levelport.optim.step_rule import Step, check_positive
 from levelport.optim.strong_wolfe import strong_wolfe
 from levelport.optim.torch_base import FlatOptimizer
 from levelport.teleport import TeleportResult
+from levelport.teleport.conjugate_gradients import newton_step
 
 
 def newton_direction(point: Point, max_hvps: int) -> Tensor:
     """d ≈ -(∇²f)⁻¹ ∇f at ``point`` by truncated CG; always a descent direction."""
-    gradient = point.gradient
-    direction = torch.zeros_like(gradient)
-    residual = gradient.clone()  # of the system: ∇²f d + ∇f
-    search = -residual
-    squared = float(torch.dot(residual, residual))
-    tolerance = min(0.5, math.sqrt(point.gradient_norm)) * point.gradient_norm
-    for _ in range(max_hvps):
-        product = point.hvp(search)
-        curvature = float(torch.dot(search, product))
-        # Below the rounding error of the product its sign means nothing.
-        if not curvature > torch.finfo(gradient.dtype).eps * float(torch.dot(search, search)):
-            return direction if bool(direction.any()) else -gradient
-        length = squared / curvature
-        direction.add_(search, alpha=length)
-        residual.add_(product, alpha=length)
-        previous, squared = squared, float(torch.dot(residual, residual))
-        if math.sqrt(squared) <= tolerance:
-            break
-        search = search.mul(squared / previous).sub_(residual)
-    return direction
+    solved = newton_step(point, tolerance=min(0.5, math.sqrt(point.gradient_norm)), max_hvps=max_hvps)
+    return solved.step if solved.decrease > 0.0 else -point.gradient
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from levelport.teleport.auto import Auto
 from levelport.teleport.base import Outcome, Progress, Task, Teleporter
 from levelport.teleport.front_door import SOLVERS, solver_named, teleport
+from levelport.teleport.recycled import Recycled
 from levelport.teleport.result import Certificate, Status, TeleportResult, TraceRow
 from levelport.teleport.sqp import SQP
 
@@ -13,6 +14,7 @@ __all__ = [
     "Certificate",
     "Outcome",
     "Progress",
+    "Recycled",
     "Status",
     "Task",
     "TeleportResult",

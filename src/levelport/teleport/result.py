@@ -23,6 +23,8 @@ class Status(Enum):
         "the trust radius was reached: the gradient norm still grows further out, "
         "and the problem may have no finite solution"
     )
+    ALIGNED = "the gradient already points along the steepest direction known, so that there is little to gain"
+    UNCERTIFIED = "the gradient grew at no higher a value; whether it can grow further was not checked, to save the HVP"
     STOPPED = "the callback asked to stop"
     STATIONARY_START = "the gradient vanishes at the start, so every direction is as good as any other"
     NON_FINITE_START = (

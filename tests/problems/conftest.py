@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from levelport.problems import datasets, optima
+from levelport.problems.catalogue import UCI
 
 REFERENCE = Path(__file__).resolve().parents[2] / "../shared/data"
 """A sibling of the checkout with ``uci/`` and ``mnist/``, where there is one."""
@@ -42,3 +43,21 @@ def all_sets(reference: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """All twenty sets and MNIST at hand."""
     monkeypatch.setenv("LEVELPORT_DATA", str(reference))
     return reference
+
+
+@pytest.fixture
+def sets_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the twenty sets that can be loaded: all with the reference data, the embedded ones without."""
+    complete = (REFERENCE / "uci").is_dir()
+    if complete:
+        monkeypatch.setenv("LEVELPORT_DATA", str(REFERENCE))
+    return [name for name, entry in UCI.items() if complete or entry.embedded]
+
+
+@pytest.fixture
+def set_here(sets_here: list[str], request: pytest.FixtureRequest) -> str:
+    """The set that the test asks for by an indirect parameter, where it is here."""
+    name = str(request.param)
+    if name not in sets_here:
+        pytest.skip(f"{name} is not embedded, and the reference data are not beside the checkout")
+    return name

@@ -92,8 +92,9 @@ def source(server: Server) -> str:
     return path
 
 
-@pytest.mark.parametrize("name", UCI)
-def test_source_files_parse_to_the_catalogued_values(name: str, all_sets: Path) -> None:
+@pytest.mark.parametrize("set_here", UCI, indirect=True)
+def test_source_files_parse_to_the_catalogued_values(set_here: str) -> None:
+    name = set_here
     content = benchmark_file(*storage.load(name))
     assert hashlib.sha256(content).hexdigest() == UCI[name].source_sha256
     assert content_digest(*parse_benchmark_file(content.decode())) == UCI[name].digest

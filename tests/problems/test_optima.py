@@ -16,7 +16,6 @@ from torch import Tensor
 
 from levelport.objectives import LinearObjective
 from levelport.problems import certificate, newton, optima, problem
-from levelport.problems.catalogue import UCI
 from levelport.problems.optima import Optimum, OptimumError, cache_file, compute
 from levelport.problems.registry import paper_problems
 from levelport.problems.separability import separable_rows
@@ -31,10 +30,9 @@ def entropy(p: float) -> float:
     return -p * math.log(p) - (1 - p) * math.log(1 - p)
 
 
-@pytest.mark.usefixtures("all_sets")
-def test_all_120_logistic_optima_are_certified_quickly() -> None:
+def test_all_120_logistic_optima_are_certified_quickly(sets_here: list[str]) -> None:
     begun = time.perf_counter()
-    for one in paper_problems():
+    for one in (one for one in paper_problems() if one.data in sets_here):
         found = one.optimum()
         assert found.certified, one
         assert found.attained
@@ -128,10 +126,12 @@ def test_reported_minimum_against_sixty_digits() -> None:
         assert abs(value - found.value) <= found.gap
 
 
-@pytest.mark.usefixtures("all_sets")
-@pytest.mark.parametrize("name", ["conn-bench-sonar-mines-rocks", "hill-valley", "musk-1"])
-def test_separable_sets_are_recognised(name: str) -> None:
-    one = problem(f"logreg/{name}")
+SEPARABLE = {"conn-bench-sonar-mines-rocks", "hill-valley", "musk-1"}
+
+
+@pytest.mark.parametrize("set_here", sorted(SEPARABLE), indirect=True)
+def test_separable_sets_are_recognised(set_here: str) -> None:
+    one = problem(f"logreg/{set_here}")
     found = one.optimum()
     assert (found.value, found.lower_bound, found.attained) == (0.0, 0.0, False)
     assert found.certified
@@ -139,10 +139,11 @@ def test_separable_sets_are_recognised(name: str) -> None:
         found.point()
 
 
-@pytest.mark.usefixtures("all_sets")
-def test_no_other_set_is_separable() -> None:
-    separable = {name for name in UCI if problem(f"logreg/{name}").optimum().value == 0.0}
-    assert separable == {"conn-bench-sonar-mines-rocks", "hill-valley", "musk-1"}
+def test_no_other_set_is_separable(sets_here: list[str]) -> None:
+    optima_here = {name: problem(f"logreg/{name}").optimum() for name in sets_here}
+    assert {name for name, found in optima_here.items() if found.value == 0.0} == SEPARABLE & set(sets_here)
+    # Without a penalty the minimiser on tic-tac-toe is too far out for a proof, and says so.
+    assert {name for name, found in optima_here.items() if not found.certified} == {"tic-tac-toe"}
 
 
 def test_partly_separable_samples_cost_nothing() -> None:

@@ -298,6 +298,9 @@ def main() -> None:
     parser.add_argument("--downloads", type=Path, help="directory for the packages; a temporary one by default")
     parser.add_argument("--out", type=Path, default=OUT, help="where the npz files go")
     arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(BUILDERS)
+    if unknown:
+        parser.error(f"no recipe for {', '.join(sorted(unknown))}; there is one for {', '.join(BUILDERS)}")
     with tempfile.TemporaryDirectory() as temporary:
         sources = Sources(arguments.downloads or Path(temporary))
         for name in arguments.names or BUILDERS:

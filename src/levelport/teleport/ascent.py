@@ -8,8 +8,8 @@ its norm is the KKT residual, and along the normal φ changes with f at the rate
 
 1. direction  d = B⁻¹ r by L-BFGS, projected onto the tangent space {⟨n, d⟩ = 0};
 2. trial      y = x + a d, one *value*; then back towards the level along n, y ← y - (f(y) - f(w))/‖g‖ · n, and there
-   one *gradient*. What is left of the excess e = f(y) - f(w) is accounted for to first order by the corrected merit
-   φ(y) - μ e, the gradient norm that y will have once it is on the level;
+   one *gradient*. What is left of the excess e = f(y) - f(w) is accounted for by the corrected merit
+   ½ log(‖∇f(y)‖² - 2λe), the gradient norm that y will have once it is on the level;
 3. accept     if the merit grew by a fraction of a⟨r, d⟩; one *HVP* at the new point gives the next r.
 
 So the path stays near the level at 3 to 3.5 gradient equivalents per iteration; only the returned point is put onto it.
@@ -265,10 +265,14 @@ class LevelSetAscent:
 
 
 def _merit(frame: Frame, point: Point, level: float) -> float:
-    """log ‖∇f‖ corrected for the excess over the level at the rate μ = λ/‖g‖² of ``frame``."""
-    if point.gradient_norm == 0.0:
+    """log ‖∇f‖ as it will be on the level: ‖∇f‖² changes by 2λ per unit of f along the normal, with λ of ``frame``.
+
+    Exact for a quadratic along an eigenvector. The linear form log ‖g‖ - λ e/‖g‖² overrates points beside the level.
+    """
+    size = point.gradient_norm
+    if size == 0.0:
         return -math.inf
-    excess = point.value - level
     if not frame.on_level:
-        return math.log(point.gradient_norm)
-    return math.log(point.gradient_norm) - frame.certificate.curvature * excess / frame.point.gradient_norm**2
+        return math.log(size)
+    left = 1.0 - 2.0 * frame.certificate.curvature * ((point.value - level) / size) / size
+    return math.log(size) + 0.5 * math.log(left) if left > 0.0 else -math.inf

@@ -61,7 +61,7 @@ class Auto:
             for end in (*prediction.ends, *prediction.short):
                 progress.offer(end)
             # Without an end the start itself goes on; with a poor one (non-convex f) it takes part in the race.
-            if not starts or starts[0].gradient_norm <= task.start.gradient_norm:
+            if not starts or prediction.norm_on_level(starts[0], task.level) <= task.start.gradient_norm:
                 starts = [task.start, *starts][: self.explore]
             initial, length, scale = _facts(prediction, length)
         radius = task.radius if task.radius is not None else _RADIUS_FACTOR * max(length, _cauchy_length(task.start))

@@ -37,6 +37,10 @@ class Prediction:
     ends: tuple[Point, ...]
     short: tuple[Point, ...] = ()
 
+    def norm_on_level(self, end: Point, level: float) -> float:
+        """‖∇f‖ that ``end``, a little below the level, will have on it: ‖∇f‖² grows by 2 θ_max per unit of f."""
+        return math.hypot(end.gradient_norm, math.sqrt(2.0 * self.model.largest * max(0.0, level - end.value)))
+
     @property
     def reach(self) -> float:
         """The longest distance from the start to anything found: a length scale of the problem."""

@@ -52,9 +52,11 @@ def newton_step(
     energy = float(torch.dot(residual, search))
     for _ in range(max_hvps):
         image = point.hvp(search)
-        curvature, square = torch.stack([torch.dot(search, image), torch.dot(search, search)]).tolist()
+        curvature, bound = torch.stack(
+            [torch.dot(search, image), torch.linalg.vector_norm(search) * torch.linalg.vector_norm(image)]
+        ).tolist()
         # Below the rounding error of the product the sign of the curvature means nothing.
-        if not (curvature > torch.finfo(gradient.dtype).eps * square and energy > 0.0):
+        if not (curvature > torch.finfo(gradient.dtype).eps * bound and energy > 0.0):
             result.negative = True
             break
         length = energy / curvature

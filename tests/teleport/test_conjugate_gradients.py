@@ -1,0 +1,71 @@
+"""The truncated Newton system against a direct solve."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from levelport.objectives import AutogradObjective
+from levelport.problems.quadratics import Quadratic
+from levelport.teleport.conjugate_gradients import newton_step
+from levelport.teleport.quasi_newton import QuasiNewton
+
+
+def quadratic(dimension: int, condition: float, seed: int = 0) -> tuple[Quadratic, torch.Tensor]:
+    spectrum = torch.logspace(0, math.log10(condition), dimension, dtype=torch.float64)
+    start = torch.randn(dimension, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return Quadratic.random(spectrum, seed), start
+
+
+@pytest.mark.parametrize(("dimension", "condition"), [(1, 1.0), (5, 1e2), (40, 1e3)])
+def test_solves_the_newton_system(dimension: int, condition: float) -> None:
+    objective, x = quadratic(dimension, condition)
+    point = objective.at(x)
+    solved = newton_step(point, tolerance=1e-10, max_hvps=10 * dimension)
+    exact = torch.linalg.solve(objective.hessian, -point.gradient)
+    torch.testing.assert_close(solved.step, exact, rtol=1e-6, atol=1e-8)
+    assert solved.decrease == pytest.approx(point.value - objective.minimum, rel=1e-8)
+    assert not solved.negative
+
+
+def test_promises_exactly_the_decrease_of_the_truncated_step() -> None:
+    objective, x = quadratic(30, 1e4)
+    point = objective.at(x)
+    for products in (1, 3, 7):
+        solved = newton_step(point, tolerance=0.0, max_hvps=products)
+        assert objective.at(x + solved.step).value == pytest.approx(point.value - solved.decrease, rel=1e-9)
+
+
+def test_counts_its_products_and_keeps_the_last_pairs() -> None:
+    objective, x = quadratic(30, 1e4)
+    point = objective.at(x)
+    solved = newton_step(point, tolerance=0.0, max_hvps=9, keep=4)
+    assert objective.cost.hvps == 9
+    assert len(solved.pairs) == 4
+    for direction, image in solved.pairs:
+        torch.testing.assert_close(objective.hessian @ direction, image)
+
+
+def test_pairs_of_one_solve_speed_up_the_next() -> None:
+    objective, x = quadratic(60, 1e4)
+    first = newton_step(objective.at(x), tolerance=1e-6, max_hvps=500, keep=60)
+    model = QuasiNewton(60)
+    for pair in first.pairs:
+        model.update(*pair)
+    elsewhere = objective.at(torch.ones_like(x))
+    before = objective.cost.hvps
+    newton_step(elsewhere, tolerance=1e-6, max_hvps=500)
+    plain = objective.cost.hvps - before
+    newton_step(elsewhere, tolerance=1e-6, max_hvps=500, preconditioner=model.apply)
+    preconditioned = objective.cost.hvps - before - plain
+    assert preconditioned < 0.5 * plain
+
+
+def test_reports_negative_curvature() -> None:
+    saddle = AutogradObjective(lambda x: x[0] ** 2 - x[1] ** 2, like=torch.zeros(2, dtype=torch.float64))
+    solved = newton_step(saddle.at(torch.tensor([0.0, 1.0], dtype=torch.float64)), tolerance=1e-6, max_hvps=5)
+    assert solved.negative
+    assert solved.decrease == 0.0
+    assert not bool(solved.step.any())

@@ -168,7 +168,7 @@ class LevelSetAscent:
         slope, length = torch.stack([torch.dot(direction, frame.ascent), torch.linalg.vector_norm(direction)]).tolist()
         if not (math.isfinite(length) and slope > 1e-6 * length * frame.ascent_norm):
             self.quasi_newton.forget()
-            return frame.ascent.clone(), frame.ascent_norm**2, frame.ascent_norm
+            return frame.ascent.clone(), frame.ascent_norm * frame.ascent_norm, frame.ascent_norm
         return direction, slope, length
 
     def _first_length(self) -> float:
@@ -210,7 +210,7 @@ class LevelSetAscent:
         if bend > reach:
             # The way back would be longer than the way out: the step has left the region where f is near linear.
             return None, max(0.1, min(0.5, 0.7 * reach / bend))
-        negligible = abs(frame.certificate.curvature * excess) / size**2 <= 0.1 * step * slope
+        negligible = abs(frame.certificate.curvature * (excess / size)) / size <= 0.1 * step * slope
         if not negligible or abs(excess) > 0.05 * reach:
             # An iterate far from the level approaches it by at most a step's length at a time.
             change = math.copysign(min(abs(excess), max(reach, bend)), excess)

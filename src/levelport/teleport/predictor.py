@@ -114,7 +114,7 @@ def _descend(task: Task, model: KrylovModel) -> tuple[Point | None, float]:
     for attempt in range(10):
         coordinates, predicted = model.descent(radius)
         length = float(coordinates.norm())
-        if not (predicted > 0.0 and math.isfinite(predicted) and math.isfinite(length)):
+        if not (predicted > 0.0 and math.isfinite(predicted) and 0.0 < length < math.inf):
             break
         trial = task.objective.at(start.x + model.lift(coordinates), curvature=True)
         ratio = (level - trial.value) / predicted
@@ -167,6 +167,6 @@ def _interpolate(below: tuple[float, float], above: tuple[float, float], aim: fl
         return below[0] * min(max(growth, 1.01), 4.0)
     if math.isinf(above[1]):
         return 0.5 * (below[0] + above[0])
-    low, high = below[0] ** 2, above[0] ** 2
+    low, high = below[0] * below[0], above[0] * above[0]  # a power of floats raises where a product overflows
     share = (aim - below[1]) / (above[1] - below[1])
     return math.sqrt(low + min(max(share, 0.05), 0.95) * (high - low))

@@ -99,7 +99,7 @@ class SQP:
             progress.record(point, certificate, rho)
             excess = point.value - task.level
             violation = abs(excess) if task.level_set else max(0.0, excess)
-            if certificate.kkt_residual**2 <= self.epsilon and violation <= self.delta:
+            if certificate.kkt_residual * certificate.kkt_residual <= self.epsilon and violation <= self.delta:
                 status = Status.CONVERGED
                 break
             if task.meets_target(point, certificate):

@@ -20,6 +20,8 @@ def distance_to_sphere(offset: Tensor, direction: Tensor, radius: float | None) 
     """
     if radius is None or math.isinf(radius):
         return math.inf
+    if radius == 0.0:  # derived from lengths that underflowed
+        return 0.0
     along, distance = torch.stack([torch.dot(offset, direction).to(norm(offset)), norm(offset)]).tolist()
     # In units of the radius, so that no square leaves the range.
     along, distance = along / radius, distance / radius

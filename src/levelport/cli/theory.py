@@ -62,7 +62,7 @@ def diagnose_command(
 ) -> None:
     """Say in words whether teleporting suits a problem, here and now."""
     from levelport.theory.comparison import warm_start
-    from levelport.theory.diagnose import diagnose
+    from levelport.theory.diagnosis import diagnose
 
     try:
         objective, start = _named(name, reg, seed)
@@ -130,10 +130,10 @@ def _promise(comparison: Comparison) -> str:
         return "The initial sub-level set is unbounded, so there is no bound for GD with teleports."
     if constants.stability is None or math.isinf(constants.stability_upper.value):
         return "f is not Hessian stable, so teleports promise no more than gradient steps."
+    beginning = "If the sampled constants were true, a" if constants.doubtful() else "A"
     return (
-        f"{'If the sampled constants were true, a' if constants.doubtful() else 'A'} teleport, taken as free, would have "
-        f"the better guarantee once f - f* < {comparison.payoff_gap:.4g}, and teleporting every other iteration from "
-        f"K = {comparison.break_even:.6g} on."
+        f"{beginning} teleport, taken as free, would have the better guarantee once f - f* < "
+        f"{comparison.payoff_gap:.4g}, and teleporting every other iteration from K = {comparison.break_even:.6g} on."
     )
 
 

@@ -13,7 +13,7 @@ from levelport import AutogradObjective, LinearObjective, Status, teleport
 from levelport.problems.quadratics import Quadratic
 from levelport.theory.coercivity import probe_coercivity
 from levelport.theory.counterexamples import flat_huber, half_square, relu_objective
-from levelport.theory.diagnose import diagnose, newton_alignment
+from levelport.theory.diagnosis import diagnose, newton_alignment
 
 
 def double(*entries: float) -> torch.Tensor:

@@ -361,6 +361,8 @@ def test_bad_arguments_are_named() -> None:
         Teleported(sgd, solver="autp")
     with pytest.raises(ValueError, match="first_step"):
         Teleported(torch.optim.Adam(network.parameters()), first_step="curvature")
+    with pytest.raises(ValueError, match="ranks would decide differently"):
+        Teleported(sgd, WhenItPays(), distribute=lambda objective: objective)
     with pytest.raises(TypeError, match="teleports already"):
         Teleported(Teleported(sgd))
     with pytest.raises(ValueError, match=r"wrapped\.load_state_dict"):

@@ -180,6 +180,6 @@ def as_text(rows: Sequence[ComparisonRow], accuracies: Sequence[float] = ACCURAC
         "| --- |" + " ---: |" * len(accuracies),
     ]
     for row in rows:
-        cells = ("-" if cost is None else f"{cost:.0f}" for cost in row.costs)
+        cells = ("not reached" if cost is None else f"{cost:.0f}" for cost in row.costs)
         lines.append(f"| {row.method} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -80,6 +80,11 @@ class Teleported(FlatOptimizer):
         distribute: Callable[[Objective], Objective] | None = None,
     ) -> None:
         _check(optimizer, schedule, momentum, noise, first_step, steps_per_epoch)
+        if distribute is not None and schedule.watches:
+            raise ValueError(
+                f"the schedule ({schedule}) looks at the loss of this rank, so ranks would decide differently and wait "
+                "for each other. With distribute= use one that is fixed in advance, such as Every(50)."
+            )
         for p in (p for group in optimizer.param_groups for p in group["params"] if p.numel()):
             check_leaves([p])
         self._linked = False

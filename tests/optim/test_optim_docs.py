@@ -1,0 +1,33 @@
+"""The page on optimizers: its code runs, and its table is the one that the code prints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from levelport.experiments.comparison import compare
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "optimizers.md").read_text(encoding="utf-8")
+
+
+def test_the_code_on_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert len(blocks) >= 6
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "docs/optimizers.md", "exec"), names)
+    assert "when it pays" in capsys.readouterr().out
+
+
+def test_the_table_on_the_page_is_the_measured_one() -> None:
+    for row in compare():
+        (line,) = (line for line in PAGE.splitlines() if line.startswith(f"| {row.method} |"))
+        cells = [cell.strip() for cell in line.strip("|").split("|")[1:]]
+        for cell, cost in zip(cells, row.costs, strict=True):
+            if cost is None:
+                assert cell == "not reached"
+            else:  # last bits differ between machines
+                assert float(cell) == pytest.approx(cost, rel=0.25)

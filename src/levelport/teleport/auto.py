@@ -30,18 +30,19 @@ class Auto:
     """Krylov predictor and Riemannian quasi-Newton corrector.
 
     Args:
-        krylov: most basis vectors of the predictor, each as large as x; 0 switches the predictor off.
+        krylov: most basis vectors of the predictor, each as large as x; None takes 100, or fewer for large x. It uses
+            that many only where f is so close to a quadratic that they pay. 0 switches the predictor off.
         memory: pairs of vectors that the corrector's L-BFGS keeps.
         explore: how many basins to race, 1 or 2. 2 finds the higher of two local maxima more often, for some 20
             gradient equivalents; 1 suits teleports inside an optimizer.
     """
 
-    krylov: int = 20
+    krylov: int | None = None
     memory: int = 10
     explore: int = 2
 
     def __post_init__(self) -> None:
-        if self.krylov < 0:
+        if self.krylov is not None and self.krylov < 0:
             raise ValueError(f"krylov must not be negative, not {self.krylov}; 0 switches the predictor off.")
         if self.memory < 1:
             raise ValueError(f"memory must be at least 1, not {self.memory}.")
@@ -55,8 +56,8 @@ class Auto:
         starts: list[Point] = [task.start]
         initial: InitialMatrix | None = None
         length, scale = float(norm(task.start.x)), 0.0
-        if self.krylov > 0:
-            prediction = predict(task, progress, self.krylov)
+        if self.krylov != 0:
+            prediction = predict(task, progress, self._capacity(task.start))
             starts = [end for end in prediction.ends if end.gradient_norm > 0.0][: self.explore]
             for end in (*prediction.ends, *prediction.short):
                 progress.offer(end)
@@ -89,6 +90,9 @@ class Auto:
             status = Status.NO_FEASIBLE_GAIN
         detail = f"radius {radius:.3g}" if status is Status.TRUST_RADIUS else ""
         return Outcome(progress.best, status, detail)
+
+    def _capacity(self, start: Point) -> int:
+        return self.krylov if self.krylov is not None else max(8, min(100, 2**25 // start.x.numel()))
 
 
 def _race(ascents: list[LevelSetAscent]) -> LevelSetAscent:

@@ -14,7 +14,7 @@ from levelport.cli import app
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/index.md", "docs/solvers.md")
-] + [ROOT / "docs/results/subproblem.md"]
+] + [ROOT / "docs/results" / name for name in ("subproblem.md", "attribution.md")]
 EXAMPLES = [
     pytest.param(block, id=f"{page.stem}-{number}")
     for page in PAGES

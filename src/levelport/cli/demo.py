@@ -125,3 +125,8 @@ def _minimisers(console: Console) -> None:
     for row in rows:
         table.add_row(row.method, *("not reached" if cost is None else f"{cost:.0f}" for cost in row.costs))
     console.print(table)
+    console.print(
+        "levelport.minimize owes its speed to the quasi-Newton step inside its default, uncertified teleports: without "
+        "their climb it costs about the same (python -m benchmarks.attribution).",
+        highlight=False,
+    )

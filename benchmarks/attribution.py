@@ -1,0 +1,116 @@
+"""What makes ``minimize`` fast: the teleport, or the quasi-Newton step inside it? Under a minute, not a test.
+
+    python -m benchmarks.attribution [--out docs/results]
+
+The default teleport of ``minimize`` (:class:`~levelport.teleport.recycled.Recycled`) goes to the bottom of a
+quasi-Newton model and climbs from there until the gradient is larger than before. The control goes to the same bottom
+and does *not* climb: it is no teleport, because the gradient may shrink, and everything else is the same. If the
+control is as fast, the climb, which is what makes it a teleport, is not what pays. Certified teleports, which really
+maximise the gradient norm, are run next to both. Logistic regression as in :mod:`levelport.experiments.comparison`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from levelport import Auto
+from levelport.experiments.comparison import (
+    ACCURACIES,
+    ComparisonRow,
+    as_text,
+    compare,
+    minimum,
+    standardised_breast_cancer,
+    zeros,
+)
+from levelport.objective import Objective, Point
+from levelport.objectives.linear import LinearObjective
+from levelport.optim import Armijo, Every, Jump, Schedule, minimize
+from levelport.optim.minimize import TeleportSettings
+from levelport.teleport.recycled import Recycled, RecycledRun
+
+MAX_COST = 20_000.0
+STRENGTHS = (1e-6, 1e-3)
+
+
+@dataclass(frozen=True)
+class WithoutClimb:
+    """The control: the quasi-Newton descent of ``Recycled`` with its climb left out."""
+
+    def begin(self) -> _WithoutClimbRun:
+        return _WithoutClimbRun(Recycled())
+
+
+class _WithoutClimbRun(RecycledRun):
+    def _land(self, objective: Objective, start: Point, step: Tensor, decrease: float) -> tuple[Point | None, bool]:
+        fraction = 1.0
+        for attempt in range(6):
+            end = objective.at(start.x + fraction * step)
+            if math.isfinite(end.value) and end.value <= start.value and end.finite:
+                self._learn(start, end)
+                return end, attempt == 0
+            fraction *= 0.4
+        self._model.forget()
+        return None, False
+
+
+CERTIFIED: dict[str, tuple[Armijo, Schedule, TeleportSettings]] = {
+    "GD-Armijo + certified teleport every 50 steps": (Armijo(), Every(50, start=5), Jump("auto", max_hvps=50)),
+    "GD-Armijo + certified teleport every step": (Armijo(), Every(1), Jump(Auto(explore=1), max_hvps=50)),
+    "control: minimize without the climb": (Armijo(c=0.1), Every(1), WithoutClimb()),
+}
+
+
+def extra_rows(reg: float) -> list[ComparisonRow]:
+    """Certified teleports and the control, by the ledger and the accuracies of ``compare``."""
+    X, y = standardised_breast_cancer()
+    f_star = minimum(X, y, reg)
+    f_start = LinearObjective.logistic(X, y, penalty=reg).at(zeros(X)).value
+    levels = [f_star + accuracy * (f_start - f_star) for accuracy in ACCURACIES]
+    rows = []
+    for name, (method, schedule, jump) in CERTIFIED.items():
+        objective = LinearObjective.logistic(X, y, penalty=reg)
+        result = minimize(
+            objective,
+            zeros(X),
+            method,
+            schedule,
+            jump=jump,
+            gtol=0.0,
+            f_target=levels[-1],
+            max_iterations=10**9,
+            max_cost=MAX_COST,
+        )
+        costs = tuple(next((row.cost for row in result.trace if row.value <= level), None) for level in levels)
+        rows.append(ComparisonRow(name, costs))
+    return rows
+
+
+def main() -> None:
+    """Measure and write attribution.md."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--out", type=Path, default=Path("docs/results"), help="directory for the report")
+    out: Path = parser.parse_args().out
+    parts = [
+        "# What makes `minimize` fast\n",
+        "Written by `python -m benchmarks.attribution`. Logistic regression on scikit-learn's breast-cancer data, from",
+        "0: gradient equivalents (value ½, gradient 1, HVP 2), at most 20000, until (f - f*)/(f0 - f*) falls to each",
+        "accuracy. The default teleport of `minimize` takes a quasi-Newton or Newton-CG step and climbs back until the",
+        "gradient has grown; it is not certified. The *control* takes the same step and does not climb: where it is as",
+        "fast as `minimize`, the speed is that of the quasi-Newton step and no merit of teleporting. *Certified*",
+        "teleports maximise the gradient norm with `Auto`. One data set, two penalties: no more than that was measured.\n",
+    ]
+    for reg in STRENGTHS:
+        parts += [f"## reg {reg:g}\n", as_text([*compare(reg, max_cost=MAX_COST), *extra_rows(reg)]), ""]
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "attribution.md").write_text("\n".join(parts), encoding="utf-8")
+    print("\n".join(parts))
+
+
+if __name__ == "__main__":
+    main()

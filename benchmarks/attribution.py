@@ -103,7 +103,7 @@ def main() -> None:
         "accuracy. The default teleport of `minimize` takes a quasi-Newton or Newton-CG step and climbs back until the",
         "gradient has grown; it is not certified. The *control* takes the same step and does not climb: where it is as",
         "fast as `minimize`, the speed is that of the quasi-Newton step and no merit of teleporting. *Certified*",
-        "teleports maximise the gradient norm with `Auto`. One data set, two penalties: no more than that was measured.\n",
+        "teleports maximise the gradient norm with `Auto`. Only this data set and two penalties were measured.\n",
     ]
     for reg in STRENGTHS:
         parts += [f"## reg {reg:g}\n", as_text([*compare(reg, max_cost=MAX_COST), *extra_rows(reg)]), ""]

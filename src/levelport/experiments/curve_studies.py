@@ -108,6 +108,13 @@ class CurveStudy(Study):
                     )
         return pd.DataFrame(rows)
 
+    def digest(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Medians over restarts."""
+        if table.empty:
+            return table
+        grouped = table.groupby(["problem", "method", "teleports"], sort=False)
+        return grouped[["final", "accuracy", "hvps", "seconds"]].median().reset_index()
+
     def medians(
         self, setup: Setup, results: Results, solver: SolverName, quantity: str
     ) -> dict[tuple[str, Method], tuple[float, float]]:

@@ -193,6 +193,9 @@ class NewtonStudy(Study):
                 )
         return pd.DataFrame(rows)
 
+    def digest(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table
+
 
 class NewtonComparison(NewtonStudy):
     """Figure 6."""

@@ -151,7 +151,7 @@ class UpdateGeometry(Study):
 
     hessian: ClassVar[tuple[tuple[float, float], ...]] = ((1.0, 0.0), (0.0, 4.0))
     start: ClassVar[tuple[float, float]] = (1.7, 0.35)
-    rho: ClassVar[float] = 0.35
+    rho: ClassVar[float] = 0.7
 
     def specs(self, setup: Setup) -> list[RunSpec]:
         return []
@@ -200,7 +200,7 @@ class UpdateGeometry(Study):
                 "shrinkB": 0,
             }
             panel.annotate("", xy=tuple(head), xytext=tuple(tail), arrowprops=look, zorder=4)
-        for name, point, offset in (("$x_t$", x, (5, -11)), ("$x_{t+1}$", after, (5, 3))):
+        for name, point, offset in (("$x_t$", x, (6, -9)), ("$x_{t+1}$", after, (-22, -4))):
             panel.plot(*point, marker="o", color=BLACK, markersize=4, zorder=5)
             panel.annotate(name, tuple(point), xytext=offset, textcoords="offset points")
         panel.plot(0, 0, marker="+", color=BLACK, markersize=8)

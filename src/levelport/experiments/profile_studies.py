@@ -1,4 +1,4 @@
-"""Figures 4 and 8 to 12: performance profiles, and Figure 7, success against regularisation."""
+"""Figures 4 and 8 to 12: performance profiles."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from levelport.experiments.methods import Method
 from levelport.experiments.profile_grid import (
@@ -34,7 +35,7 @@ from levelport.experiments.style import (
     method_legend,
     new_figure,
 )
-from levelport.experiments.teleports import SolverName
+from levelport.experiments.teleports import SOLVER_TITLES, SolverName
 
 
 class ProfileStudy(Study):
@@ -48,7 +49,7 @@ class ProfileStudy(Study):
 
     def limits(self, setup: Setup) -> tuple[int, ...]:
         """Iterations that the solver is allowed; few in the smoke tier, where nothing depends on them."""
-        return self.solver_limits if setup.tier is not Tier.SMOKE else tuple(range(1, len(self.solver_limits) + 1))
+        return self.solver_limits if setup.tier is not Tier.SMOKE else tuple(range(1, len(self.solver_limits[:3]) + 1))
 
     def half(self, name: HalfName, setup: Setup) -> Half:
         """One half as the tier has it."""
@@ -75,18 +76,15 @@ class ProfileStudy(Study):
         shown = [name for name in HALF_NAMES if scores[name]]
         if not shown:
             return {}
+        rows = [(solver, limit) for solver in setup.solvers for limit in self.limits(setup)]
+        # A row per solver; where the solver's limit varies as well, a picture per solver.
+        several = len(self.solver_limits) > 1
+        groups = [[row for row in rows if row[0] == solver] for solver in setup.solvers] if several else [rows]
         pictures = {}
         for axis in self.axes:
-            rows = [(solver, limit) for solver in setup.solvers for limit in self.limits(setup)]
-            figure, panels = new_figure(len(rows), len(shown), width=3.4)
-            for row, (solver, limit) in zip(panels, rows, strict=True):
-                for panel, name in zip(row, shown, strict=True):
-                    _draw_profile(panel, scores[name], solver, limit, axis)
-                    problems = len({(score.problem, score.reg) for score in scores[name]})
-                    suffix = f", at most {limit} its." if len(self.solver_limits) > 1 else ""
-                    panel.set_title(f"{name}, {solver} solver{suffix} ({problems} problems)")
-            legend_below(figure, method_legend(list(Method)))
-            pictures[f"{self.name}-{axis.label.replace(' ', '-')}"] = figure
+            for group in groups:
+                suffix = f"-{group[0][0]}" if several else ""
+                pictures[f"{self.name}-{axis.label.replace(' ', '-')}{suffix}"] = _draw_grid(scores, shown, group, axis)
         return pictures
 
     def table(self, setup: Setup, results: Results) -> pd.DataFrame:
@@ -110,6 +108,18 @@ class ProfileStudy(Study):
             for score in self.scores(name, setup, results)
         ]
         return pd.DataFrame(rows)
+
+    def digest(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Share of problems solved, and what half of them took, per method and kind of teleport."""
+        if table.empty:
+            return table
+        costs = [f"{axis.value}_to_solve" for axis in Axis]
+        grouped = table.groupby(["half", "method", "teleports", "limit"], sort=False)
+        rows = grouped[costs].median()
+        rows.insert(0, "solved", grouped["iterations_to_solve"].apply(lambda costs: np.isfinite(costs).mean()))
+        rows.insert(0, "problems", grouped.size())
+        names = {name: f"median {name.removesuffix('_to_solve').replace('_', ' ')}" for name in costs}
+        return rows.rename(columns=names).reset_index()
 
     def claims(self, setup: Setup) -> list[Claim]:
         return [
@@ -263,76 +273,23 @@ class NetworkTimed(TimedProfile):
     model = "network"
 
 
-class Regularisation(NetworkProfile):
-    """Figure 7: the runs of Figure 4, seen by penalty."""
-
-    name = "fig7"
-    title = "Success against the strength of regularisation, ReLU networks"
-
-    def by_reg(self, name: HalfName, setup: Setup, results: Results) -> dict[Variant, dict[float, float]]:
-        """Share of data sets solved, per variant and penalty."""
-        scores = self.scores(name, setup, results)
-        shares: dict[Variant, dict[float, float]] = {}
-        for variant in dict.fromkeys(score.variant for score in scores):
-            for reg in sorted({score.reg for score in scores}):
-                costs = [s.spent(Axis.ITERATIONS) for s in scores if s.variant == variant and s.reg == reg]
-                shares.setdefault(variant, {})[reg] = float(np.mean(np.isfinite(costs)))
-        return shares
-
-    def pictures(self, setup: Setup, results: Results) -> dict[str, Figure]:
-        halves = {name: self.by_reg(name, setup, results) for name in HALF_NAMES}
-        shown = [name for name in HALF_NAMES if halves[name]]
-        if not shown:
-            return {}
-        figure, panels = new_figure(len(setup.solvers), len(shown), width=3.4)
-        for row, solver in zip(panels, setup.solvers, strict=True):
-            for panel, name in zip(row, shown, strict=True):
-                for variant, shares in halves[name].items():
-                    if variant.solver not in (None, solver):
-                        continue
-                    style = WITH_TELEPORTS if variant.solver else WITHOUT_TELEPORTS
-                    colour = METHOD_COLOURS[variant.method]
-                    panel.plot(list(shares), list(shares.values()), color=colour, linestyle=style, marker="o", ms=2.5)
-                panel.set_xscale("log")
-                panel.set_ylim(-0.03, 1.03)
-                panel.set_xlabel("regularisation strength")
-                panel.set_ylabel("data sets solved")
-                panel.set_title(f"{name}, {solver} solver")
-        legend_below(figure, method_legend(list(Method)))
-        return {self.name: figure}
-
-    def table(self, setup: Setup, results: Results) -> pd.DataFrame:
-        rows = [
-            {
-                "half": name,
-                "method": variant.method.value,
-                "teleports": variant.solver or "none",
-                "reg": reg,
-                "solved": share,
-            }
-            for name in HALF_NAMES
-            for variant, shares in self.by_reg(name, setup, results).items()
-            for reg, share in shares.items()
-        ]
-        return pd.DataFrame(rows)
-
-    def statement(self, half: HalfName) -> str:
-        return f"All {half} methods solve more network problems when the regularisation is large."
-
-    def check(self, half: HalfName, solver: SolverName, setup: Setup, results: Results) -> Verdict:
-        shares = self.by_reg(half, setup, results)
-        if not shares or any(len(by) < 2 for by in shares.values()):
-            return NOT_RUN
-        relevant = {variant: by for variant, by in shares.items() if variant.solver in (None, solver)}
-        changes = [by[max(by)] - by[min(by)] for by in relevant.values()]
-        regs = next(iter(relevant.values()))
-        grown = sum(change >= 0 for change in changes)
-        words = f"{grown} of {len(changes)} solve at least as many at {max(regs):g} as at {min(regs):g}"
-        return Verdict(grown == len(changes), words)
-
-
 def _profile(scores: list[Scored], variant: Variant, axis: Axis) -> Profile:
     return Profile.of([score.spent(axis) for score in scores if score.variant == variant])
+
+
+def _draw_grid(
+    scores: dict[HalfName, list[Scored]], shown: list[HalfName], rows: list[tuple[SolverName, int]], axis: Axis
+) -> Figure:
+    """A row of panels per solver and limit, a column per half."""
+    figure, panels = new_figure(len(rows), len(shown), width=3.4)
+    for row, (solver, limit) in zip(panels, rows, strict=True):
+        for panel, name in zip(row, shown, strict=True):
+            _draw_profile(panel, scores[name], solver, limit, axis)
+            problems = len({(score.problem, score.reg) for score in scores[name]})
+            iterations = "" if len({solver for solver, _ in rows}) == len(rows) else f", {limit} its."
+            panel.set_title(f"{name}, {SOLVER_TITLES[solver]}{iterations} (n = {problems})")
+    legend_below(figure, method_legend(list(Method)))
+    return figure
 
 
 def _draw_profile(panel: Axes, scores: list[Scored], solver: SolverName, limit: int, axis: Axis) -> None:
@@ -350,6 +307,7 @@ def _draw_profile(panel: Axes, scores: list[Scored], solver: SolverName, limit: 
     panel.axhline(0.5, color=GREY, linewidth=0.8, linestyle="dashed")
     if axis is not Axis.ITERATIONS:
         panel.set_xscale("log")
+        panel.xaxis.set_minor_formatter(NullFormatter())
     panel.set_ylim(-0.02, 1.02)
     panel.set_xlabel(axis.label)
     panel.set_ylabel("problems solved")

@@ -20,8 +20,8 @@ from levelport.experiments.profile_studies import (
     NetworkInitialisation,
     NetworkProfile,
     NetworkTimed,
-    Regularisation,
 )
+from levelport.experiments.regularisation_study import Regularisation
 from levelport.experiments.study import Study
 from levelport.experiments.subproblem_study import SolvingTeleports
 

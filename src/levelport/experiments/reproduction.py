@@ -1,7 +1,7 @@
 """From a study to files: run what is missing, draw, write the numbers, check the claims.
 
-Everything of one figure lies in ``OUT/TIER/FIGURE/``: pictures (PNG and PDF), ``table.csv``, and ``summary.json`` with the
-verdicts, the cost and the environment, which the report is made of.
+Everything of one figure lies in ``OUT/TIER/FIGURE/``: pictures (PNG and PDF), ``table.csv``, its short form
+``digest.csv``, and ``summary.json`` with the verdicts, the cost and the environment, which the report is made of.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from levelport.experiments.progress import Progress
 from levelport.experiments.runner import Outcome, Plan, run_plan
 from levelport.experiments.store import Store
 from levelport.experiments.study import Claim, Results, Setup, Study, Tier, Verdict
-from levelport.experiments.style import save
+from levelport.experiments.style import applied, save
 
 
 @dataclass(frozen=True)
@@ -79,15 +79,17 @@ def reproduce(
     outcome = run_plan(plan, store, backend, progress)
     results = Results(outcome.results)
     directory = figure_directory(out, setup, study.name)
-    pictures = [
-        path
-        for name, figure in study.pictures(setup, results).items()
-        for path in save(figure, directory / f"{name}.png")
-    ]
+    with applied():
+        pictures = [
+            path
+            for name, figure in study.pictures(setup, results).items()
+            for path in save(figure, directory / f"{name}.png")
+        ]
     table = study.table(setup, results)
     judged = judge(study, setup, results)
-    _write(directory / "table.csv", table.to_csv(index=False))
-    _write(directory / "summary.json", json.dumps(_summary(study, setup, outcome, pictures, judged), indent=1))
+    write_text(directory / "table.csv", table.to_csv(index=False))
+    write_text(directory / "digest.csv", study.digest(table).to_csv(index=False, float_format="%.6g"))
+    write_text(directory / "summary.json", json.dumps(_summary(study, setup, outcome, pictures, judged), indent=1))
     return Reproduced(study, outcome, tuple(pictures), table, tuple(judged))
 
 
@@ -126,7 +128,7 @@ def _summary(
     }
 
 
-def _write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
     """Replace the file in one go."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

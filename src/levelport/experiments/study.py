@@ -116,6 +116,10 @@ class Study(ABC):
     def table(self, setup: Setup, results: Results) -> pd.DataFrame:
         """The numbers behind the pictures."""
 
+    def digest(self, table: pd.DataFrame) -> pd.DataFrame:
+        """A few rows that say what the table says, for the report."""
+        return table.head(24)
+
     def claims(self, setup: Setup) -> list[Claim]:
         """What the paper concludes from the figure."""
         return []

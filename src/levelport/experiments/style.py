@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +44,25 @@ _SETTINGS: dict[Any, Any] = {
 }
 
 
+def applied() -> AbstractContextManager[None]:
+    """Inside it, everything drawn and saved has this look."""
+    return mpl.rc_context(_SETTINGS)
+
+
 def new_figure(rows: int, columns: int, *, width: float = 3.0, height: float = 2.3) -> tuple[Figure, list[list[Axes]]]:
     """A figure with a grid of panels; readable when its width is that of a text column per two panels."""
-    with mpl.rc_context(_SETTINGS):
-        figure = Figure(figsize=(width * columns, height * rows + 0.5), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False)
+    figure = Figure(figsize=(width * columns, height * rows + 0.5), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
     return figure, [list(row) for row in axes]
 
 
 def legend_below(figure: Figure, entries: list[tuple[str, dict[str, object]]]) -> None:
     """One legend for all panels, under them."""
     handles = [Line2D([], [], label=label, **look) for label, look in entries]  # type: ignore[arg-type]
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 7), frameon=False)
+    # About an inch per entry; long ones need more.
+    longest = max(len(label) for label, _ in entries)
+    columns = max(1, int(figure.get_figwidth() / (0.45 + 0.055 * longest)))
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), columns), frameon=False)
 
 
 def method_legend(methods: list[Method]) -> list[tuple[str, dict[str, object]]]:
@@ -75,8 +83,8 @@ def save(figure: Figure, path: Path) -> list[Path]:
         target = path.with_suffix(suffix)
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".{target.name}.tmp")
-        with mpl.rc_context(_SETTINGS):
-            figure.savefig(temporary, format=suffix[1:], **options)
+        figure.savefig(temporary, format=suffix[1:], **options)
+        figure.set_layout_engine("none")  # laid out once is enough
         temporary.replace(target)
         written.append(target)
     return written

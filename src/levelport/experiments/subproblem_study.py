@@ -14,11 +14,11 @@ from levelport.experiments.level_sets import BLUE, ORANGE
 from levelport.experiments.spec import Run, RunSpec
 from levelport.experiments.study import NOT_RUN, Claim, Results, Setup, Study, Tier, Verdict
 from levelport.experiments.style import legend_below, new_figure
-from levelport.experiments.teleports import SolverName, TeleportPlan
+from levelport.experiments.teleports import SOLVER_TITLES, SolverName, TeleportPlan
 from levelport.problems import problem
 from levelport.teleport import teleport
 
-SOLVER_LOOK = {"published": (BLUE, "published"), "ours": (ORANGE, "ours")}
+SOLVER_COLOURS = {"published": BLUE, "ours": ORANGE}
 
 
 @dataclass(frozen=True)
@@ -100,14 +100,14 @@ class SolvingTeleports(Study):
             run = results.best(self.spec(setup, solver))
             if run is None:
                 continue
-            colour, _ = SOLVER_LOOK[solver]
+            colour = SOLVER_COLOURS[solver]
             for panel, (name, title) in zip(row, quantities, strict=True):
                 # The default solver may leave one climb for another: in order of cost the curve can step back.
                 panel.plot(run.curves["hvps"], np.maximum(run.curves[name], 1e-12), color=colour)
                 panel.set_yscale("log")
                 panel.set_xlabel("Hessian-vector products")
                 panel.set_title(title)
-        legend_below(figure, [(SOLVER_LOOK[solver][1], {"color": SOLVER_LOOK[solver][0]}) for solver in setup.solvers])
+        legend_below(figure, [(SOLVER_TITLES[solver], {"color": SOLVER_COLOURS[solver]}) for solver in setup.solvers])
         return {self.name: figure}
 
     def table(self, setup: Setup, results: Results) -> pd.DataFrame:

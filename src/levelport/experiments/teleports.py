@@ -15,6 +15,9 @@ from levelport.teleport import SQP, Auto, Teleporter, TeleportResult, teleport
 SolverName = Literal["published", "ours"]
 SOLVER_NAMES: tuple[SolverName, ...] = get_args(SolverName)
 
+SOLVER_TITLES: dict[SolverName, str] = {"published": "published solver", "ours": "our solver"}
+"""For pictures and pages."""
+
 
 @dataclass(frozen=True)
 class TeleportPlan:

@@ -21,7 +21,7 @@ def hardest_sequence(steps: Steps, initial_gap: float) -> list[float]:
     """
     gaps = [initial_gap]
     for k in range(steps.iterations):
-        descended = gaps[-1] - steps.gain(k) * gaps[-1] ** 2
+        descended = gaps[-1] - steps.gains[k] * gaps[-1] ** 2 / (2 * steps.radius**2)
         assert descended > 0.0, "the initial gap is larger than smoothness allows"
         if k in steps.growths:
             descended = min(descended, gaps[-1] / steps.growths[k])

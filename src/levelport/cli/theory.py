@@ -29,7 +29,8 @@ def theory_command(
     warmup: Warmup = 0,
     iterations: Annotated[int, typer.Option(help="Iterations to run and to bound.", min=2)] = 30,
     every: Annotated[int, typer.Option(help="Teleport at iterations 1, 1 + EVERY, ….", min=1)] = 2,
-    plot: Annotated[Path | None, typer.Option(help="Draw measured gaps and bounds into this file.")] = None,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw measured gaps and bounds.")] = False,
+    to: Annotated[Path | None, typer.Option(help="The picture's file; by default named after the problem.")] = None,
 ) -> None:
     """Compare measured gaps with the bounds of the theorems."""
     from levelport.theory.comparison import compare, warm_start
@@ -43,11 +44,12 @@ def theory_command(
         raise typer.BadParameter(str(error)) from error
     _print_constants(comparison)
     _print_bounds(comparison, iterations)
-    if plot is not None:
+    if plot or to is not None:
         from levelport.theory.plot import save
 
-        save(comparison, plot, f"{name}, after {warmup} gradient steps" if warmup else name)
-        typer.echo(f"Drawn into {plot}.")
+        path = to if to is not None else Path(name.replace("/", "-") + ".png")
+        save(comparison, path, f"{name}, after {warmup} gradient steps" if warmup else name)
+        typer.echo(f"Drawn into {path}.")
     if broken := comparison.violations():
         typer.secho(f"A guarantee was exceeded: {', '.join(broken)}. This should not happen.", fg="red", err=True)
         raise typer.Exit(1)

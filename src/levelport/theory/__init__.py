@@ -1,7 +1,8 @@
 """The theory of teleportation as code: constants, rates, counterexamples, and diagnoses of problems at hand.
 
 Rates live in :mod:`~levelport.theory.rates` (smooth and convex), :mod:`~levelport.theory.rates_stable` (Hessian
-stability) and :mod:`~levelport.theory.rates_approximate` (inexact teleports); :mod:`~levelport.theory.steps` is what they share.
+stability) and :mod:`~levelport.theory.rates_approximate` (inexact teleports); :mod:`~levelport.theory.steps` is what
+they share.
 """
 
 from levelport.theory.comparison import Comparison, compare, warm_start

@@ -115,8 +115,8 @@ class LevelSetAscent:
 
     @property
     def merit(self) -> float:
-        """log of the gradient norm that the iterate will have on the level, to first order."""
-        return _merit(self.frame, self.point, self.task.level)
+        """log of the gain in gradient norm that the iterate will have on the level, to second order."""
+        return _merit(self.frame, self.point, self.task)
 
     def _enter(self, frame: Frame) -> None:
         """Make ``frame`` the present iterate and see whether it ends the ascent."""
@@ -185,7 +185,7 @@ class LevelSetAscent:
             if trial is None:
                 step *= shrink
                 continue
-            growth = _merit(self.frame, trial, self.task.level) - reference
+            growth = _merit(self.frame, trial, self.task) - reference
             if growth >= _SUFFICIENT * step * slope:
                 return trial, step
             # Maximiser of the parabola through the merit and its slope at 0 and the merit at ``step``.
@@ -264,15 +264,17 @@ class LevelSetAscent:
             self._step_length *= 0.1
 
 
-def _merit(frame: Frame, point: Point, level: float) -> float:
+def _merit(frame: Frame, point: Point, task: Task) -> float:
     """log ‖∇f‖ as it will be on the level: ‖∇f‖² changes by 2λ per unit of f along the normal, with λ of ``frame``.
 
-    Exact for a quadratic along an eigenvector. The linear form log ‖g‖ - λ e/‖g‖² overrates points beside the level.
+    Relative to the start's, so that units cancel. Exact for a quadratic along an eigenvector; the linear form
+    log ‖g‖ - λ e/‖g‖² overrates points beside the level.
     """
     size = point.gradient_norm
     if size == 0.0:
         return -math.inf
+    gain = math.log(size / task.start.gradient_norm)
     if not frame.on_level:
-        return math.log(size)
-    left = 1.0 - 2.0 * frame.certificate.curvature * ((point.value - level) / size) / size
-    return math.log(size) + 0.5 * math.log(left) if left > 0.0 else -math.inf
+        return gain
+    left = 1.0 - 2.0 * frame.certificate.curvature * ((point.value - task.level) / size) / size
+    return gain + 0.5 * math.log(left) if left > 0.0 else -math.inf

@@ -30,7 +30,7 @@ def test_example(script: str, promises: list[str]) -> None:
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert finished.returncode == 0, finished.stderr
     for promise in promises:

@@ -22,6 +22,7 @@ from levelport.optim import (
     PolyakSGD,
     Teleported,
     WhenItPays,
+    WhenStalled,
 )
 
 Make = Callable[[Any], torch.optim.Optimizer]
@@ -301,6 +302,33 @@ def test_schedules_in_epochs_act_at_the_first_step_of_an_epoch() -> None:
     assert seen == [0, 6, 12]
     with pytest.raises(ValueError, match="steps_per_epoch"):
         Teleported(torch.optim.SGD(network.parameters(), lr=0.05), Every(2, unit="epochs"))
+
+
+def test_adaptive_schedules_resume_in_the_middle_of_an_epoch() -> None:
+    def make(network: Network) -> Teleported:
+        schedule = WhenStalled(0.9, window=1, wait=1, unit="epochs")
+        return Teleported(torch.optim.Adam(network.parameters(), lr=0.02), schedule, max_hvps=4, steps_per_epoch=3)
+
+    network, loss = setting()
+    optimizer = make(network)
+    for _ in range(5):
+        optimizer.step(loss)
+    stored = copy.deepcopy((network.state_dict(), optimizer.state_dict()))
+    for _ in range(8):
+        optimizer.step(loss)
+    teleported = optimizer.history.last_teleport
+    assert teleported is not None
+    assert teleported >= 2  # an epoch after the checkpoint
+
+    other, loss = setting()
+    resumed = make(other)
+    other.load_state_dict(stored[0])
+    resumed.load_state_dict(stored[1])
+    for _ in range(8):
+        resumed.step(loss)
+    assert resumed.history.last_teleport == teleported
+    assert resumed.history.state_dict() == optimizer.history.state_dict()
+    assert_identical(parameters_of(network), parameters_of(other))
 
 
 def test_the_teleport_can_work_on_another_loss_than_the_step() -> None:

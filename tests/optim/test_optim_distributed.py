@@ -60,7 +60,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Findings:
     """What either rank found; both are started once for all tests."""
     out = tmp_path_factory.mktemp("ranks")
     processes = launch("everything", out)
-    outputs = [process.communicate(timeout=120) for process in processes]
+    outputs = [process.communicate(timeout=300) for process in processes]
     for process, (_, errors) in zip(processes, outputs, strict=True):
         assert process.returncode == 0, errors
     return [torch.load(out / f"{rank}.pt") for rank in range(2)]
@@ -124,7 +124,7 @@ def test_losing_a_rank_ends_the_others_with_an_error(
         assert process.stdout.readline().strip() == "ready"
     time.sleep(0.2)
     victim.send_signal(how)
-    _, errors = survivor.communicate(timeout=45)
+    _, errors = survivor.communicate(timeout=90)
     assert survivor.returncode not in (0, None)
     assert "rank 0 lost contact with another rank" in errors
 

@@ -52,6 +52,11 @@ class GraphPoint(Point):
                 self._graph = self._forward(self.x)
         return self._graph
 
+    @property
+    def connected(self) -> bool:
+        """Whether autograd sees a way from the loss back to x."""
+        return self._run_forward()[0].requires_grad
+
     def _penalised(self, loss: Tensor) -> float:
         if self._penalty:
             return float(loss.detach() + self._penalty * torch.dot(self.x, self.x))
@@ -147,6 +152,21 @@ class AutogradObjective(Objective):
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         return GraphPoint(x, self.ledger, self._forward, curvature=curvature)
+
+    def verify_deterministic(self, point: Point) -> None:
+        super().verify_deterministic(point)
+        self._verify_connected(point)
+
+    def _verify_connected(self, point: Point) -> None:
+        """Raise :class:`ObjectiveError` if the loss changes with x but has no graph. Without a graph: one value."""
+        if not isinstance(point, GraphPoint) or point.connected:
+            return
+        elsewhere = self.at(point.x + torch.finfo(self.dtype).eps ** 0.25 * (1.0 + point.x.abs())).value
+        if elsewhere != point.value and elsewhere == elsewhere:
+            raise ObjectiveError(
+                "the loss depends on x, but no derivative reaches x: it was computed on detached data or under "
+                "torch.no_grad(). Compute it from x itself, without .detach(), .data, .item() or NumPy."
+            )
 
     def _forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         leaves = [leaf.requires_grad_() for leaf in self.structure.leaves(x.detach())]

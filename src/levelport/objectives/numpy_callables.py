@@ -47,9 +47,12 @@ class _NumpyPoint(Point):
     def __init__(self, x: Tensor, objective: NumpyObjective) -> None:
         super().__init__(x, objective.ledger)
         self._objective = objective
-        # A copy of its own: a callable that writes to its argument cannot move the point.
-        self._array = x.detach().numpy().copy()
         self._together: tuple[float, Tensor] | None = None
+
+    @property
+    def _array(self) -> Any:
+        """x as a copy of its own for every call: a callable that writes to its argument cannot move the point."""
+        return self.x.detach().numpy().copy()
 
     def _evaluate_together(self) -> tuple[float, Tensor]:
         if self._together is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import numbers
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,6 +32,20 @@ def solver_named(name: str) -> Teleporter:
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"there is no solver called {name!r}.{hint} Choose from: {', '.join(SOLVERS)}.")
     return SOLVERS[name]()
+
+
+def _method(solver: str | Teleporter) -> Teleporter:
+    """The solver itself, by name or as given."""
+    if isinstance(solver, str):
+        return solver_named(solver)
+    if isinstance(solver, type):
+        raise ValueError(f"solver is the class {solver.__name__}; pass an instance of it: {solver.__name__}().")
+    if not callable(getattr(solver, "solve", None)):
+        raise ValueError(
+            f"solver must be one of the names {', '.join(SOLVERS)} or have a method solve(task, progress); "
+            f"{type(solver).__name__} has none."
+        )
+    return solver
 
 
 def teleport(
@@ -81,7 +96,9 @@ def teleport(
         (True, 57.6281)
     """
     _check_limits(max_hvps, max_seconds, tol, radius, target_gain, target_alignment)
-    method: Teleporter = solver_named(solver) if isinstance(solver, str) else solver
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback must be a function of (row, point), not {type(callback).__name__}.")
+    method = _method(solver)
     objective, structure, flat = _prepare(fun, x)
     began = time.perf_counter()
     before = objective.cost
@@ -192,6 +209,12 @@ def _check_limits(
     target_gain: float,
     target_alignment: float,
 ) -> None:
+    if isinstance(max_hvps, bool) or not isinstance(max_hvps, numbers.Integral):
+        raise ValueError(f"max_hvps must be a whole number, not {max_hvps!r}.")
+    limits = {"max_seconds": max_seconds, "tol": tol, "target_gain": target_gain, "target_alignment": target_alignment}
+    for name, value in {**limits, "radius": 1.0 if radius is None else radius}.items():
+        if not isinstance(value, numbers.Real):
+            raise ValueError(f"{name} must be a number, not the {type(value).__name__} {value!r}.")
     if max_hvps < 1:
         raise ValueError(f"max_hvps must be at least 1, not {max_hvps}: the certificate alone takes one.")
     if not max_seconds > 0:

@@ -1,0 +1,202 @@
+"""Values, gradients and Hessian-vector products against finite differences and against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import scipy.optimize
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from levelport import AutogradObjective, LinearObjective, NumpyObjective, Objective, teleport
+from levelport.problems.functions import FUNCTIONS
+from levelport.problems.quadratics import Quadratic
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def assert_consistent(objective: Objective, x: Tensor, *, accuracy: float = 1e-6) -> None:
+    """Gradient and HVP agree with central differences of value and gradient along random directions."""
+    point = objective.at(x)
+    for seed in range(3):
+        v = random(x.numel(), seed=100 + seed)
+        h = 1e-5
+        slope = (objective.at(x + h * v).value - objective.at(x - h * v).value) / (2 * h)
+        assert slope == pytest.approx(float(point.gradient @ v), rel=accuracy, abs=accuracy)
+        change = (objective.at(x + h * v).gradient - objective.at(x - h * v).gradient) / (2 * h)
+        scale = 1.0 + float(change.abs().max())
+        for announced in (False, True):
+            product = objective.at(x, curvature=announced).hvp(v)
+            assert torch.allclose(product, change, rtol=accuracy, atol=accuracy * scale)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_test_functions(name: str) -> None:
+    function = FUNCTIONS[name].function
+    for seed in range(3):
+        x = 0.5 * random(2, seed=seed)
+        assert_consistent(AutogradObjective(function, like=x), x, accuracy=1e-5)
+
+
+def linear_pair(kind: str, penalty: float) -> tuple[LinearObjective, Callable[[Tensor], Tensor], int]:
+    """The closed form, and the same loss written with torch's own functions for autograd."""
+    X = random(30, 4)
+    if kind == "logistic":
+        y = torch.sign(random(30, seed=1))
+        closed = LinearObjective.logistic(X, y, penalty=penalty)
+        return closed, lambda w: -F.logsigmoid(y * (X @ w)).mean() + penalty * w.square().sum(), 4
+    if kind == "squared":
+        y = random(30, seed=1)
+        closed = LinearObjective.squared(X, y, penalty=penalty)
+        return closed, lambda w: 0.5 * F.mse_loss(X @ w, y) + penalty * w.square().sum(), 4
+    classes = torch.arange(30) % 3
+    closed = LinearObjective.softmax(X, classes, 3, penalty=penalty)
+    return closed, lambda w: F.cross_entropy(X @ w.view(4, 3), classes) + penalty * w.square().sum(), 12
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.3])
+@pytest.mark.parametrize("kind", ["logistic", "squared", "softmax"])
+def test_closed_forms(kind: str, penalty: float) -> None:
+    closed, loss, d = linear_pair(kind, penalty)
+    x, v = random(d, seed=2), random(d, seed=3)
+    assert_consistent(closed, x)
+    automatic = AutogradObjective(loss, like=x)
+    ours, theirs = closed.at(x), automatic.at(x)
+    assert ours.value == pytest.approx(theirs.value, rel=1e-13)
+    assert torch.allclose(ours.gradient, theirs.gradient, rtol=1e-12, atol=1e-14)
+    assert torch.allclose(ours.hvp(v), theirs.hvp(v), rtol=1e-12, atol=1e-14)
+    hessian = torch.autograd.functional.hessian(loss, x)
+    assert torch.allclose(ours.hvp(v), hessian @ v, rtol=1e-11, atol=1e-13)
+
+
+def test_closed_forms_survive_large_margins() -> None:
+    X, y = torch.tensor([[1000.0], [-1000.0]], dtype=torch.float64), torch.tensor([-1.0, -1.0], dtype=torch.float64)
+    point = LinearObjective.logistic(X, y).at(torch.tensor([2.0], dtype=torch.float64))
+    assert point.value == pytest.approx(1000.0)
+    assert point.gradient.tolist() == pytest.approx([500.0])
+    assert point.hvp(torch.ones(1, dtype=torch.float64)).tolist() == [0.0]
+
+
+def test_predictions_of_linear_models() -> None:
+    X = random(5, 4)
+    W = random(12, seed=4)
+    objective = LinearObjective.softmax(X, torch.arange(5) % 3, 3)
+    assert torch.equal(objective.predict(W, X), X @ W.view(4, 3))
+
+
+def test_quadratic_against_its_definition() -> None:
+    quadratic = Quadratic.random(torch.tensor([3.0, 2.0, 0.5], dtype=torch.float64), seed=1, minimum=-1.0)
+    x = random(3, seed=5)
+    assert_consistent(quadratic, x)
+    offset = x - quadratic.minimiser
+    assert quadratic.at(x).value == pytest.approx(float(0.5 * offset @ quadratic.hessian @ offset) - 1.0)
+    assert np.linalg.eigvalsh(quadratic.hessian.numpy()) == pytest.approx([0.5, 2.0, 3.0])
+
+
+class TestNumpyCallables:
+    def objective(self, together: bool = False) -> NumpyObjective:
+        rosen, der, prod = scipy.optimize.rosen, scipy.optimize.rosen_der, scipy.optimize.rosen_hess_prod
+        if together:
+            return NumpyObjective(lambda x: (rosen(x), der(x)), True, prod, dimension=4)
+        return NumpyObjective(rosen, der, prod, dimension=4)
+
+    @pytest.mark.parametrize("together", [False, True])
+    def test_agrees_with_torch(self, together: bool) -> None:
+        x = random(4, seed=6)
+        assert_consistent(self.objective(together), x, accuracy=1e-5)
+        theirs = AutogradObjective(FUNCTIONS["rosenbrock"].function, like=x).at(x)
+        ours = self.objective(together).at(x)
+        assert ours.value == pytest.approx(theirs.value, rel=1e-13)
+        assert torch.allclose(ours.gradient, theirs.gradient, rtol=1e-12)
+        assert torch.allclose(ours.hvp(x), theirs.hvp(x), rtol=1e-12)
+
+    def test_teleports_as_torch_does(self) -> None:
+        x = torch.tensor([-1.2, 1.0, -0.5, 0.8], dtype=torch.float64)
+        ours, joint = teleport(self.objective(), x), teleport(self.objective(together=True), x)
+        theirs = teleport(FUNCTIONS["rosenbrock"].function, x)
+        assert ours.gradient_norm == pytest.approx(theirs.gradient_norm, rel=1e-5)
+        assert ours.gradient_norm == joint.gradient_norm
+        assert ours.gain > 1.0
+
+    def test_arguments_and_calls(self) -> None:
+        """Extra arguments reach all three; the ledger counts the calls; a callable that writes moves nothing."""
+        calls = {"fun": 0, "jac": 0, "hessp": 0}
+
+        def fun(x: np.ndarray, a: float) -> float:
+            calls["fun"] += 1
+            value = float(a * (x**4).sum())
+            x[:] = 0.0
+            return value
+
+        def jac(x: np.ndarray, a: float) -> np.ndarray:
+            calls["jac"] += 1
+            return 4 * a * x**3
+
+        def hessp(x: np.ndarray, v: np.ndarray, a: float) -> np.ndarray:
+            calls["hessp"] += 1
+            return 12 * a * x**2 * v
+
+        objective = NumpyObjective(fun, jac, hessp, dimension=2, args=(2.0,))
+        point = objective.at(torch.tensor([1.0, 2.0], dtype=torch.float64))
+        assert point.value == 34.0
+        assert point.gradient.tolist() == [8.0, 64.0]
+        assert point.hvp(torch.ones(2, dtype=torch.float64)).tolist() == [24.0, 96.0]
+        assert calls == {"fun": 1, "jac": 1, "hessp": 1}
+        cost = objective.cost
+        assert (cost.values, cost.gradients, cost.hvps) == (0, 1, 1)
+
+
+def test_forward_pass_is_shared_and_the_ledger_knows() -> None:
+    calls = 0
+
+    def fun(w: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return (w**4).sum()
+
+    objective = AutogradObjective(fun, like=torch.ones(3))
+    point = objective.at(torch.ones(3))
+    assert point.value == 3.0
+    assert objective.cost.gradient_equivalents == 0.5
+    point.gradient.sum()
+    point.gradient_norm.hex()
+    assert objective.cost.gradient_equivalents == 1.0
+    point.hvp(torch.ones(3))
+    point.hvp(torch.ones(3))
+    assert (objective.cost.values, objective.cost.gradients, objective.cost.hvps) == (0, 1, 2)
+    assert objective.cost.gradient_equivalents == 5.0
+    assert calls == 1
+    before = objective.cost
+    objective.at(torch.zeros(3)).value.hex()
+    spent = objective.cost - before
+    assert (spent.values, spent.gradients, spent.hvps) == (1, 0, 0)
+    assert (before + spent).gradient_equivalents == objective.cost.gradient_equivalents
+
+
+def test_unit_normal_products() -> None:
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    point = AutogradObjective(lambda w: (w**4).sum(), like=x).at(x)
+    assert torch.allclose(point.hessian_gradient, torch.tensor([48.0, 48.0 * 32], dtype=torch.float64))
+    assert not AutogradObjective(lambda w: (w**4).sum(), like=x).at(x).knows_hessian_normal
+    assert point.knows_hessian_normal
+    assert torch.allclose(point.hessian_normal * point.gradient_norm, point.hessian_gradient)
+
+
+def test_grad_mode_and_autocast_of_the_caller_do_not_matter() -> None:
+    weight = random(3, 3)
+    x = random(3, seed=8)
+
+    def fun(w: Tensor) -> Tensor:
+        return (weight @ w).square().sum()
+
+    plain = AutogradObjective(fun, like=x).at(x)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = AutogradObjective(fun, like=x).at(x)
+        assert inside.value == plain.value
+        assert torch.equal(inside.gradient, plain.gradient)
+        assert torch.equal(inside.hvp(x), plain.hvp(x))

@@ -1,0 +1,193 @@
+"""Wrong arguments are answered by a sentence that names the cause and the remedy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from levelport import SQP, Auto, LinearObjective, ModuleObjective, NumpyObjective, ObjectiveError, Status, teleport
+from levelport.problems.functions import function_named
+
+X1 = torch.ones(2, dtype=torch.float64)
+
+
+def square(w: Tensor) -> Tensor:
+    return w.square().sum()
+
+
+class SquareByNumpy(torch.autograd.Function):
+    """A backward pass on detached data: its derivative is silently zero."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.square().sum()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return 2 * x.detach() * grad.detach()
+
+
+class SquareOnce(SquareByNumpy):
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad
+
+
+def check(call: Callable[[], object], *words: str) -> None:
+    with pytest.raises(ValueError, match=r".+\.$|.+\)") as raised:
+        call()
+    message = str(raised.value)
+    assert len(message) > 25
+    for word in words:
+        assert word in message, message
+
+
+@pytest.mark.parametrize(
+    ("fun", "words"),
+    [
+        (lambda w: w, ["shape (2,)", ".mean()"]),
+        (lambda w: w.sum().item(), ["float", "tensor"]),
+        (lambda w: None, ["NoneType"]),
+        (lambda w: w.sum() + 1j, ["complex"]),
+        (lambda w: w.square().sum() * torch.rand(()), ["deterministic", "module.eval()"]),
+        (lambda w: F.dropout(w, 0.5).square().sum(), ["deterministic", "dropout"]),
+        (SquareByNumpy.apply, ["second derivative", "zero"]),
+        (SquareOnce.apply, ["second derivative"]),
+        (3, ["fun", "int"]),
+    ],
+)
+def test_losses_that_cannot_be_teleported(fun: Any, words: list[str]) -> None:
+    torch.manual_seed(0)
+    check(lambda: teleport(fun, torch.tensor([1.0, 2.0], dtype=torch.float64)), *words)
+
+
+@pytest.mark.parametrize(
+    ("x", "words"),
+    [
+        (np.ones(2), ["ndarray", "torch.as_tensor"]),
+        (1.0, ["float"]),
+        ([], ["no tensor"]),
+        ({}, ["no tensor"]),
+        (torch.empty(0), ["no entries"]),
+        ([1.0, 2.0], ["float", "tensor"]),
+        (torch.ones(2, dtype=torch.int64), ["int64", "x.double()"]),
+        (torch.ones(2, dtype=torch.complex64), ["complex", "view_as_real"]),
+        (torch.eye(2).to_sparse(), ["sparse", "to_dense"]),
+        ([torch.ones(2), torch.ones(2, dtype=torch.float64)], ["tensor 1", "float64", "dtype"]),
+    ],
+)
+def test_variables_that_cannot_be_moved(x: Any, words: list[str]) -> None:
+    check(lambda: teleport(square, x), *words)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"max_hvps": 0}, ["max_hvps"]),
+        ({"max_hvps": 2.5}, ["max_hvps"]),
+        ({"max_hvps": math.nan}, ["max_hvps"]),
+        ({"max_hvps": "10"}, ["max_hvps"]),
+        ({"max_seconds": 0.0}, ["max_seconds"]),
+        ({"max_seconds": math.nan}, ["max_seconds"]),
+        ({"max_seconds": "1"}, ["max_seconds"]),
+        ({"tol": 0.0}, ["tol"]),
+        ({"tol": 1.0}, ["tol"]),
+        ({"tol": math.nan}, ["tol"]),
+        ({"tol": None}, ["tol"]),
+        ({"radius": -1.0}, ["radius", "None"]),
+        ({"radius": 0.0}, ["radius"]),
+        ({"radius": math.nan}, ["radius"]),
+        ({"radius": "1"}, ["radius"]),
+        ({"target_gain": 1.0}, ["target_gain"]),
+        ({"target_gain": "2"}, ["target_gain"]),
+        ({"target_alignment": -1.0}, ["target_alignment"]),
+        ({"target_alignment": "1"}, ["target_alignment"]),
+        ({"callback": 3}, ["callback"]),
+        ({"solver": "atuo"}, ["atuo", "'auto'"]),
+        ({"solver": "quantum"}, ["auto, sqp"]),
+        ({"solver": 3}, ["solver", "int"]),
+        ({"solver": Auto}, ["solver", "Auto()"]),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any], words: list[str]) -> None:
+    check(lambda: teleport(square, X1, **options), *words)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Auto(krylov=-1),
+        lambda: Auto(memory=0),
+        lambda: Auto(explore=3),
+        lambda: SQP(rho=0.0),
+        lambda: SQP(epsilon=-1.0),
+        lambda: SQP(max_iterations=0),
+        lambda: SQP(relaxation=1.5),
+        lambda: SQP(relaxation=0.0),
+        lambda: SQP(final="first"),  # type: ignore[arg-type]
+        lambda: SQP(max_backtracks=0),
+    ],
+)
+def test_settings_of_solvers(make: Callable[[], object]) -> None:
+    check(make, "must")
+
+
+def test_objectives() -> None:
+    X, y = torch.ones(3, 2), torch.ones(3)
+    check(lambda: LinearObjective.logistic(X, torch.tensor([0.0, 1.0, 1.0])), "-1 or +1", "2*y - 1")
+    check(lambda: LinearObjective.logistic(X, torch.ones(2)), "3 rows")
+    check(lambda: LinearObjective.squared(torch.ones(3), y), "matrix")
+    check(lambda: LinearObjective.squared(X.long(), y.long()), "int64")
+    check(lambda: LinearObjective.squared(X, y, penalty=-1.0), "penalty")
+    check(lambda: LinearObjective.softmax(X, torch.tensor([0, 1, 2]), 2), "integers from 0 to 1")
+    check(lambda: LinearObjective.softmax(X, torch.tensor([0, 1]), 2), "rows")
+    module = nn.Linear(2, 1)
+    check(lambda: ModuleObjective(module, F.mse_loss, X, torch.ones(2, 1)), "3 and 2")
+    check(lambda: ModuleObjective(module, F.mse_loss, X, torch.ones(3, 1), chunk_size=0), "chunk_size")
+    check(lambda: ModuleObjective(module, F.mse_loss, X, torch.ones(3, 1), penalty=-1), "penalty")
+    check(lambda: ModuleObjective(nn.ReLU(), F.mse_loss, X, X), "trainable")
+    dropout = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+    noisy = ModuleObjective(dropout, F.mse_loss, X, torch.ones(3, 1))
+    check(lambda: teleport(noisy, noisy.initial_point()), "deterministic")
+    dropout.eval()
+    quiet = ModuleObjective(dropout, F.mse_loss, X, torch.ones(3, 1))
+    assert teleport(quiet, quiet.initial_point(), max_hvps=5).gain >= 1.0
+
+
+def test_numpy_callables() -> None:
+    fun, jac, hessp = (lambda x: x @ x), (lambda x: 2 * x), (lambda x, v: 2 * v)
+    check(lambda: NumpyObjective(fun, jac, None, 2), "hessp")  # type: ignore[arg-type]
+    check(lambda: NumpyObjective(fun, False, hessp, 2), "jac")
+    check(lambda: teleport(NumpyObjective(fun, lambda x: np.ones(3), hessp, 2), X1), "jac returned 3 entries")
+    check(lambda: teleport(NumpyObjective(fun, jac, lambda x, v: np.ones(1), 2), X1), "hessp returned 1")
+    check(lambda: teleport(NumpyObjective(lambda x: x, jac, hessp, 2), X1), "scalar")
+
+
+def test_objective_and_start_must_fit() -> None:
+    objective = LinearObjective.squared(torch.ones(3, 2), torch.ones(3))
+    check(lambda: teleport(objective, torch.ones(3)), "2 entries")
+    check(lambda: teleport(objective, X1), "float64", "x.to(torch.float32)")
+    check(lambda: teleport(objective, [torch.ones(2)]), "container")
+
+
+def test_misspelt_function() -> None:
+    check(lambda: function_named("boothe"), "'booth'")
+    check(lambda: function_named("zzz"), "himmelblau")
+
+
+def test_detached_loss_is_an_error_and_a_constant_is_not() -> None:
+    check(lambda: teleport(lambda w: w.detach().square().sum(), X1), "detach")
+    assert teleport(lambda w: torch.ones(()), X1).status is Status.STATIONARY_START
+    assert issubclass(ObjectiveError, ValueError)

@@ -16,8 +16,13 @@ def demo(
     out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("demo"),
 ) -> None:
     """Show Figure 1 of the paper, the solvers side by side, and what teleports do for gradient descent."""
+    import torch
     from rich.console import Console
+    from threadpoolctl import threadpool_limits
 
+    # The problems are tiny: more threads only wait for each other, for minutes on a busy machine.
+    torch.set_num_threads(1)
+    threadpool_limits(1)
     console = Console()
     began = time.perf_counter()
     try:

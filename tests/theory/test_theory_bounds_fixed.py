@@ -6,7 +6,7 @@ import math
 
 import pytest
 from bound_checks import violations
-from theory_problems import Case, cases, schedules
+from theory_problems import Case, cases, quadratic_case, schedules
 
 from levelport.theory import rates, rates_stable
 
@@ -39,6 +39,7 @@ def test_bounds_hold_along_fixed_step_runs(
 
     curves = {
         "strongly convex": rates.strongly_convex(gap, run.steps, L, mu),
+        "strongly convex, sharp": rates.strongly_convex_sharp(gap, run.steps, L, mu),
         "measured": rates_stable.fixed_measured(run.gaps, steps),
         "explicit": rates_stable.fixed_explicit(steps),
     }
@@ -70,6 +71,31 @@ def test_closed_form_for_alternating_fixed_steps(case: Case, long_steps: bool) -
     assert run.final_gap <= bound * (1 + 1e-9) + case.rounding
     with pytest.raises(ValueError, match="starts at K"):
         rates_stable.fixed_alternating([1.0], L, R, rates_stable.Stability(100.0, 0.5))
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+@pytest.mark.parametrize("factor", [0.1, 0.7, 1.0, 1.5, 1.95])
+def test_long_fixed_steps(case: Case, factor: float) -> None:
+    """Steps up to 2/L, where stability plays no part: the descent lemma at every step, and the other rates."""
+    constants = case.constants
+    L, mu, step = constants.L.value, constants.mu.value, factor / constants.L.value
+    for schedule in (frozenset[int](), frozenset({0, 2, 3})):
+        run = case.run(6, schedule, steps=(step, step))
+        curves = [
+            rates.strongly_convex(run.gaps[0], run.steps, L, mu),
+            rates.strongly_convex_sharp(run.gaps[0], run.steps, L, mu),
+            rates.convex(6, rates.step_gain(step, L), constants.radius.value),
+        ]
+        assert [violations(curve, run.gaps, case.rounding) for curve in curves] == [[], [], []]
+        for k, row in enumerate(run.rows):  # a teleport may only lower the left side
+            assert run.gaps[k + 1] <= rates.descent_lemma(row.gap, row.gradient_norm, step, L) + case.rounding
+
+
+def test_descent_lemma_is_attained_along_the_top_eigenvector() -> None:
+    case = quadratic_case("", [1.0, 3.0], 0)
+    run = case.run(1, frozenset({0}), steps=(0.2, 0.2))
+    bound = rates.descent_lemma(run.gaps[0], run.rows[0].gradient_norm, 0.2, 3.0)
+    assert run.gaps[1] == pytest.approx(bound)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -158,12 +158,13 @@ def test_fixed_steps_attain_the_rate_up_to_its_constant_at_every_condition_numbe
     """Ours: teleports land on the top eigenvector, where a fixed step contracts by (1 - ηL)² and no more."""
     L, mu = 4.0, 4.0 / condition
     case = quadratic_case("", [mu, (L * mu) ** 0.5, L], 7)
-    step = 2 / (L + mu) * 1.01
+    step = 1 / (L + mu) + 1 / L  # halfway between the best step and 2/L
     run = case.run(8, frozenset(range(8)), steps=(step, step))
     attained = [run.gaps[0] * (1 - step * L) ** (2 * k) for k in range(9)]
     assert run.gaps == pytest.approx(attained, rel=1e-6, abs=1e-20)
     bounds = rates.strongly_convex_non_expansive(run.gaps[0], [step] * 8, L, mu)
     assert [mu / L * bound for bound in bounds] == pytest.approx(attained, rel=1e-9)
+    assert rates.strongly_convex_sharp(run.gaps[0], [step] * 8, L, mu) == pytest.approx(attained, rel=1e-9)
 
 
 def farthest_and_steepest(f: FarTeleport, w: torch.Tensor) -> tuple[np.ndarray, float]:

@@ -35,6 +35,7 @@ def assert_bounds_hold(case: Case, schedule: frozenset[int], factor: float) -> N
     steps = rates_stable.fixed_steps(K, curvatures, L, R, stability, step)
     curves = [
         rates.strongly_convex(gap, run.steps, L, mu),
+        rates.strongly_convex_sharp(gap, run.steps, L, mu),
         rates.convex(K, rates.step_gain(step, L), R, gap),
         rates_stable.fixed_measured(run.gaps, steps),
         rates_stable.fixed_explicit(steps),

@@ -209,11 +209,11 @@ def _check_limits(
     target_gain: float,
     target_alignment: float,
 ) -> None:
-    if isinstance(max_hvps, bool) or not isinstance(max_hvps, numbers.Integral):
+    if not _is_whole(max_hvps):
         raise ValueError(f"max_hvps must be a whole number, not {max_hvps!r}.")
     limits = {"max_seconds": max_seconds, "tol": tol, "target_gain": target_gain, "target_alignment": target_alignment}
     for name, value in {**limits, "radius": 1.0 if radius is None else radius}.items():
-        if not isinstance(value, numbers.Real):
+        if not _is_number(value):
             raise ValueError(f"{name} must be a number, not the {type(value).__name__} {value!r}.")
     if max_hvps < 1:
         raise ValueError(f"max_hvps must be at least 1, not {max_hvps}: the certificate alone takes one.")
@@ -227,3 +227,11 @@ def _check_limits(
         raise ValueError(f"target_gain must exceed 1, not {target_gain}: it is the growth of the gradient norm.")
     if not target_alignment > -1.0:
         raise ValueError(f"target_alignment must exceed -1, not {target_alignment}: it is a cosine.")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)

@@ -102,6 +102,9 @@ def _verdict(frame: pd.DataFrame, problems: list[str]) -> str:
     lines.append(
         f"* A tenth of SLSQP's cost or less: {len(cheap)} of the {len(contested)} problems that SLSQP can run."
     )
+    for problem, mine, theirs in cheap:
+        reason = "SLSQP ends at a lower local maximum" if math.isinf(theirs) else f"{mine:g} against {theirs:g}"
+        lines.append(f"  * met on *{problem}*: {reason}.")
     for problem, mine, theirs in dear:
         words = "neither gets within 1 %" if math.isinf(mine) and math.isinf(theirs) else f"{mine:g} against {theirs:g}"
         lines.append(f"  * missed on *{problem}*: {words}.")

@@ -1,19 +1,17 @@
 """The teleport inside an optimizer: from a point that is already evaluated to one that is, too.
 
 :func:`levelport.teleport` starts from a tensor and returns one. An optimizer has the value and gradient at its point
-and needs them at the next, so this does the same work on :class:`~levelport.objective.Point` and evaluates neither end
-twice.
+and needs them at the next, so this works on :class:`~levelport.objective.Point` and evaluates neither end twice.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from levelport.objective import Objective, Point
-from levelport.teleport import Certificate, Progress, Status, Task, Teleporter, TeleportResult, solver_named
-from levelport.teleport.front_door import _slack, _solve, _uphold_guarantee
+from levelport.teleport import Teleporter, TeleportResult, solver_named
+from levelport.teleport.certified import teleport_from
 
 
 @dataclass(frozen=True)
@@ -52,35 +50,14 @@ class Jump:
     def __call__(self, objective: Objective, start: Point) -> tuple[TeleportResult, Point]:
         """Teleport from ``start``; the result (its ``x`` is flat) and the point it ends at."""
         method: Teleporter = solver_named(self.solver) if isinstance(self.solver, str) else self.solver
-        began, before = time.perf_counter(), objective.cost
-        task = Task(
-            objective=objective,
-            start=start,
+        return teleport_from(
+            start,
+            objective,
+            method,
             level_set=self.level_set,
-            tol=self.tol,
-            slack=_slack(method, start.value, self.level_set, objective.dtype),
             max_hvps=self.max_hvps,
+            tol=self.tol,
             radius=self.radius,
             target_gain=self.target_gain,
             target_alignment=self.target_alignment,
         )
-        outcome = _solve(method, task, Progress(task))
-        if getattr(method, "final", "feasible") != "last":
-            outcome = _uphold_guarantee(outcome, task)
-        point = outcome.point
-        if outcome.status is Status.NON_FINITE_START:
-            certificate = Certificate(math.nan, math.nan, math.nan)
-        else:
-            certificate = Certificate.at(point)
-        result = TeleportResult(
-            x=point.x,
-            status=outcome.status,
-            value=point.value,
-            value_start=start.value,
-            gradient_norm=point.gradient_norm,
-            gradient_norm_start=start.gradient_norm,
-            certificate=certificate,
-            cost=replace(objective.cost - before, seconds=time.perf_counter() - began),
-            detail=outcome.detail,
-        )
-        return result, point

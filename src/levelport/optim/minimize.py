@@ -6,13 +6,13 @@ import difflib
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Protocol
 
 from torch import Tensor
 
-from levelport.objective import Objective, Point
+from levelport.objective import Cost, Objective, Point
 from levelport.objectives.distributed import DistributedObjective
+from levelport.objectives.given import as_objective
 from levelport.objectives.structure import Variables
 from levelport.optim import defaults
 from levelport.optim.armijo import Armijo
@@ -26,7 +26,6 @@ from levelport.optim.progress_bar import progress_bar
 from levelport.optim.schedules import Never, Schedule
 from levelport.optim.step_rule import StepRule
 from levelport.teleport import TeleportResult
-from levelport.teleport.front_door import _prepare
 
 METHODS: dict[str, Callable[[], StepRule]] = {
     "auto": lambda: defaults.METHOD,
@@ -109,7 +108,7 @@ def minimize(
     rule = method_named(method) if isinstance(method, str) else method
     schedule = _as_schedule(teleport)
     _check_budgets(max_iterations, max_cost, max_seconds, gtol, gtol_absolute)
-    objective, structure, flat = _prepare(fun, x0)
+    objective, structure, flat = as_objective(fun, x0)
     if isinstance(objective, DistributedObjective) and math.isfinite(max_seconds):
         raise ValueError("max_seconds cannot be used across ranks, whose clocks differ; use max_cost.")
     run = _Run(objective, callback)
@@ -152,9 +151,14 @@ class _Run:
         self._began = time.perf_counter()
 
     @property
-    def cost(self) -> Any:
-        spent = self.objective.cost - self._before
-        return replace(spent, seconds=time.perf_counter() - self._began)
+    def cost(self) -> Cost:
+        now, before = self.objective.ledger, self._before
+        return Cost(
+            now.values - before.values,
+            now.gradients - before.gradients,
+            now.hvps - before.hvps,
+            time.perf_counter() - self._began,
+        )
 
     def loop(
         self,

@@ -1,24 +1,24 @@
-"""``levelport.teleport``: checks what goes in, runs a solver, and certifies what comes out."""
+"""``levelport.teleport``: checks what goes in and translates between the user's variables and flat vectors."""
 
 from __future__ import annotations
 
 import difflib
 import math
 import numbers
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from levelport.objective import Objective, ObjectiveError, Point
-from levelport.objectives.autograd import AutogradObjective
-from levelport.objectives.structure import Structure, Variables
+from levelport.objective import Objective
+from levelport.objectives.distributed import DistributedObjective
+from levelport.objectives.given import as_objective
+from levelport.objectives.structure import Variables
 from levelport.teleport.auto import Auto
-from levelport.teleport.base import Callback, Outcome, Progress, Task, Teleporter
-from levelport.teleport.result import Certificate, Status, TeleportResult
+from levelport.teleport.base import Callback, Teleporter
+from levelport.teleport.certified import teleport_from
+from levelport.teleport.result import TeleportResult
 from levelport.teleport.sqp import SQP
 
 SOLVERS: dict[str, Callable[[], Teleporter]] = {"auto": Auto, "sqp": SQP}
@@ -99,106 +99,23 @@ def teleport(
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a function of (row, point), not {type(callback).__name__}.")
     method = _method(solver)
-    objective, structure, flat = _prepare(fun, x)
-    began = time.perf_counter()
-    before = objective.cost
-
-    start = objective.at(flat, curvature=True)
-    task = Task(
-        objective=objective,
-        start=start,
+    objective, structure, flat = as_objective(fun, x)
+    if isinstance(objective, DistributedObjective) and math.isfinite(max_seconds):
+        raise ValueError("max_seconds cannot be used across ranks, whose clocks differ; use max_hvps.")
+    result, point = teleport_from(
+        objective.at(flat, curvature=True),
+        objective,
+        method,
         level_set=level_set,
-        tol=tol,
-        slack=_slack(method, start.value, level_set, objective.dtype),
         max_hvps=max_hvps,
-        deadline=began + max_seconds,
+        max_seconds=max_seconds,
+        tol=tol,
         radius=radius,
         target_gain=target_gain,
         target_alignment=target_alignment,
+        callback=callback,
     )
-    progress = Progress(task, callback)
-    outcome = _solve(method, task, progress)
-    if not (isinstance(method, SQP) and method.final == "last"):
-        outcome = _uphold_guarantee(outcome, task)
-
-    if outcome.status is Status.NON_FINITE_START:
-        certificate = Certificate(math.nan, math.nan, math.nan)
-    else:
-        certificate = Certificate.at(outcome.point)
-    spent = objective.cost - before
-    return TeleportResult(
-        x=structure.assemble(structure.leaves(outcome.point.x)),
-        status=outcome.status,
-        value=outcome.point.value,
-        value_start=start.value,
-        gradient_norm=outcome.point.gradient_norm,
-        gradient_norm_start=start.gradient_norm,
-        certificate=certificate,
-        cost=replace(spent, seconds=time.perf_counter() - began),
-        detail=outcome.detail,
-        trace=tuple(progress.trace),
-    )
-
-
-def _solve(method: Teleporter, task: Task, progress: Progress) -> Outcome:
-    """Answer hopeless starts at once; otherwise verify the function and run the solver."""
-    start = task.start
-    if not start.finite:
-        return Outcome(start, Status.NON_FINITE_START, f"f = {start.value}, ‖∇f‖ = {start.gradient_norm}")
-    task.objective.verify_deterministic(start)
-    if start.gradient_norm == 0.0:
-        return Outcome(start, Status.STATIONARY_START)
-    task.objective.verify_curvature(start)
-    if not bool(torch.isfinite(start.hessian_normal).all()):
-        return Outcome(start, Status.NON_FINITE_START, "the Hessian-vector product at the start is not finite")
-    return method.solve(task, progress)
-
-
-def _uphold_guarantee(outcome: Outcome, task: Task) -> Outcome:
-    """The start itself in place of a point that raises the loss or shrinks the gradient."""
-    point, start = outcome.point, task.start
-    if point is start or outcome.status is Status.NON_FINITE_START:
-        return outcome
-    if _fulfils(point, task):
-        return outcome
-    return Outcome(start, Status.NO_FEASIBLE_GAIN, f"the solver ended with: {outcome.status.value}")
-
-
-def _fulfils(point: Point, task: Task) -> bool:
-    return (
-        point.finite
-        and bool(torch.isfinite(point.x).all())
-        and task.feasible(point.value)
-        and task.within_radius(point)
-        and point.gradient_norm >= task.start.gradient_norm
-    )
-
-
-def _slack(method: Teleporter, value: float, level_set: bool, dtype: torch.dtype) -> float:
-    """How far f may lie from the level: the least that the mode and the solver can live with."""
-    if not math.isfinite(value):
-        return 0.0
-    magnitude = max(abs(value), torch.finfo(dtype).tiny)
-    if isinstance(method, SQP):
-        return 1e-6 * magnitude
-    return max(1e-9, 1e2 * torch.finfo(dtype).eps) * magnitude if level_set else 0.0
-
-
-def _prepare(fun: Callable[[Any], Tensor] | Objective, x: Variables) -> tuple[Objective, Structure, Tensor]:
-    structure = Structure(x)
-    if isinstance(fun, Objective):
-        if not isinstance(x, Tensor) or x.numel() != fun.dimension:
-            size = x.numel() if isinstance(x, Tensor) else "a container"
-            raise ObjectiveError(f"this objective takes a flat vector of {fun.dimension} entries, not {size}.")
-        if x.dtype != fun.dtype or x.device != fun.device:
-            raise ObjectiveError(
-                f"x is {x.dtype} on {x.device}, but the objective works in {fun.dtype} on {fun.device}. "
-                f"Convert it: x.to({fun.dtype})."
-            )
-        return fun, structure, structure.flatten(x)
-    if not callable(fun):
-        raise ObjectiveError(f"fun must be a function of x or an Objective, not {type(fun).__name__}.")
-    return AutogradObjective(fun, like=x), structure, structure.flatten(x)
+    return replace(result, x=structure.assemble(structure.leaves(point.x)))
 
 
 def _check_limits(

@@ -53,7 +53,7 @@ def test_global_maximum_in_500_dimensions(condition: float, kind: str) -> None:
 @pytest.mark.parametrize("condition", [1e1, 1e2, 1e4, 1e8])
 @pytest.mark.parametrize("d", [2, 10, 20, 100, 500])
 def test_default_settings(d: int, condition: float) -> None:
-    """With 20 basis vectors, 50 products and a KKT tolerance of 1e-6: 1e-5 up to 20 dimensions, 1e-3 beyond.
+    """With 50 products and a KKT tolerance of 1e-6: 1e-5 up to 20 dimensions, 1e-3 beyond.
 
     The tolerance bounds the angle between ∇f and ∇²f ∇f, which flat directions hardly turn.
     """
@@ -62,6 +62,17 @@ def test_default_settings(d: int, condition: float) -> None:
     result = teleport(quadratic, start)
     accuracy = 1e-5 if d <= 20 else 1e-3
     assert result.gradient_norm == pytest.approx(quadratic.largest_gradient_norm(start), rel=accuracy)
+
+
+def test_a_predictor_that_spends_the_budget_still_lands() -> None:
+    """Without a product to spare for an ascent the end of the climb is put onto the level by gradients alone."""
+    quadratic = Quadratic.random(torch.logspace(0, -2, 60, dtype=torch.float64), seed=12)
+    start = torch.randn(60, generator=torch.Generator().manual_seed(13), dtype=torch.float64)
+    result = teleport(quadratic, start, EXACT, max_hvps=20)
+    assert result.status is Status.BUDGET_SPENT
+    assert result.cost.hvps <= 20
+    assert result.value == pytest.approx(result.value_start, rel=1e-10)
+    assert result.value <= result.value_start
 
 
 @pytest.mark.parametrize("share", [1e-2, 1e-4, 1e-6])

@@ -18,6 +18,7 @@ from levelport.teleport.krylov import KrylovModel
 from levelport.teleport.predictor import Prediction, predict
 from levelport.teleport.quasi_newton import InitialMatrix
 from levelport.teleport.result import Status
+from levelport.teleport.retraction import retract
 
 _RADIUS_FACTOR = 100.0  # the derived trust radius in units of the problem's own length
 _LANDINGS = 4
@@ -82,7 +83,8 @@ class Auto:
                     curvature_scale=scale,
                 )
             )
-        if not ascents:
+        if not ascents:  # the predictor used the budget up: put what it found onto the level, by gradients alone
+            progress.offer(retract(task, starts[0]))
             return Outcome(progress.best, Status.BUDGET_SPENT)
         winner = _race(ascents)
         status = _status(winner, progress.best)

@@ -90,7 +90,12 @@ class History:
     def plain_ticks(self) -> list[Tick]:
         """The ticks since the last teleport: between two of them there were plain steps only."""
         last = self.last_teleport
-        return self.ticks if last is None else [tick for tick in self.ticks if tick.index > last]
+        if last is None:
+            return self.ticks
+        plain = len(self.ticks)
+        while plain > 0 and self.ticks[plain - 1].index > last:  # there are few of them where teleports are frequent
+            plain -= 1
+        return self.ticks[plain:]
 
     def plain_rate(self, window: int = 10) -> float:
         """Decrease of f per gradient equivalent over the last ``window`` plain ticks; NaN before two of them.

@@ -61,7 +61,7 @@ def newton_step(
             break
         length = energy / curvature
         result.step.add_(search, alpha=length)
-        residual = residual - length * image
+        residual = torch.sub(residual, image, alpha=length)
         result.decrease += 0.5 * length * energy
         if keep:
             result.pairs.append((search, image))
@@ -70,6 +70,6 @@ def newton_step(
         size, following = torch.stack([torch.linalg.vector_norm(residual), torch.dot(residual, conjugate)]).tolist()
         if size <= tolerance * point.gradient_norm:
             break
-        search = conjugate + (following / energy) * search
+        search = torch.add(conjugate, search, alpha=following / energy)
         energy = following
     return result

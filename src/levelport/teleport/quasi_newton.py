@@ -1,19 +1,37 @@
 """L-BFGS: an approximate inverse Hessian from a few past steps, on top of any initial matrix.
 
-Nocedal and Wright, "Numerical Optimization", algorithm 7.4. Scalars stay on the device: applying the matrix reads
-nothing back to the host.
+The two-loop recursion (Nocedal and Wright, "Numerical Optimization", algorithm 7.4) walks through the pairs one by one,
+which takes Python longer than the arithmetic. Written down for all pairs at once, its two loops are the forward and the
+backward substitution of one triangular system. With the pairs as rows of S and Y, oldest first,
+
+    R = upper triangle of S Yᵀ,  D = its diagonal;
+    R α = S v,   q = v - Yᵀ α;   Rᵀ δ = D α - Y B₀⁻¹ q,   B⁻¹ v = B₀⁻¹ q + Sᵀ δ.
+
+These are the very numbers of the two loops, in four products with matrices. Scalars stay on the device: applying the
+matrix reads nothing back to the host.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 InitialMatrix = Callable[[Tensor], Tensor]
 """A symmetric positive definite map, right up to a factor."""
+
+_LEAST_COSINE = 1e-8  # between s and y; below it the pair says nothing about curvature
+
+
+@dataclass
+class _Rows:
+    """The pairs as rows of S and Y, which are a ring, and R with rows and columns oldest first."""
+
+    S: Tensor
+    Y: Tensor
+    R: Tensor
 
 
 class QuasiNewton:
@@ -23,48 +41,95 @@ class QuasiNewton:
     """
 
     def __init__(self, memory: int, initial: InitialMatrix | None = None) -> None:
-        self._pairs: deque[tuple[Tensor, Tensor, Tensor]] = deque(maxlen=memory)
+        self._memory = memory
         self._initial: InitialMatrix | None = initial
+        self._rows: _Rows | None = None
+        self._count = 0
+        self._newest = -1  # its row
+        self._order: Tensor | None = None  # rows oldest first; None while the ring has not come round
+        self._scale: Tensor | float = 1.0  # B₀⁻¹ in units of ``initial``, from the newest pair
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return self._count
 
     @property
     def informed(self) -> bool:
         """Whether the length of a step can be trusted: there is a pair to scale it by."""
-        return len(self._pairs) > 0
+        return self._count > 0
 
     def update(self, s: Tensor, y: Tensor) -> bool:
         """Remember a pair unless it contradicts positive curvature; whether it was kept."""
-        products = torch.stack([torch.dot(s, y), torch.dot(s, s), torch.dot(y, y)])
-        sy, ss, yy = products.tolist()
-        if not sy > 1e-8 * (ss * yy) ** 0.5:
+        return self.update_known(s, y, *torch.stack([torch.dot(s, y), torch.dot(s, s), torch.dot(y, y)]).tolist())
+
+    def update_known(self, s: Tensor, y: Tensor, sy: float, ss: float, yy: float) -> bool:
+        """The same for a caller who has the products sᵀy, sᵀs and yᵀy."""
+        if not sy > _LEAST_COSINE * (ss * yy) ** 0.5:
             return False
-        self._pairs.append((s, y, products[0]))
+        rows = self._allocated(s)
+        if self._count == self._memory:
+            rows.R[:-1, :-1] = rows.R[1:, 1:].clone()
+        else:
+            self._count += 1
+        self._newest = (self._newest + 1) % self._memory
+        rows.S[self._newest] = s
+        rows.Y[self._newest] = y
+        if self._count == self._memory:
+            ring = torch.arange(self._newest + 1, self._newest + 1 + self._memory, device=s.device)
+            self._order = ring % self._memory
+        rows.R[: self._count, self._count - 1] = self._oldest_first(rows.S[: self._count] @ y)
+        self._scale = sy / yy if self._initial is None else sy / torch.dot(y, self._initial(y))
         return True
+
+    def restart(self, pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Forget everything and remember these pairs, oldest first: :meth:`update` for all of them at once."""
+        self.forget()
+        pairs = pairs[-self._memory :]
+        if not pairs:
+            return
+        rows, count = self._allocated(pairs[0][0]), len(pairs)
+        S, Y = rows.S[:count], rows.Y[:count]
+        torch.stack([s for s, _ in pairs], out=S)
+        torch.stack([y for _, y in pairs], out=Y)
+        products = S @ Y.T
+        sizes = torch.linalg.vector_norm(S, dim=1) * torch.linalg.vector_norm(Y, dim=1)
+        if bool((products.diagonal() > _LEAST_COSINE * sizes).all()):
+            rows.R[:count, :count] = products.triu_()
+            self._count, self._newest = count, count - 1  # rows lie in order, so none is needed yet
+            self._scale = products[-1, -1] / torch.dot(Y[-1], Y[-1])
+        else:
+            for s, y in pairs:
+                self.update(s, y)
 
     def forget(self) -> None:
         """Drop all pairs and the initial matrix: both described another region."""
-        self._pairs.clear()
+        self._count, self._newest, self._order = 0, -1, None
         self._initial = None
 
     def apply(self, v: Tensor) -> Tensor:
         """B⁻¹ v, a new vector."""
-        q = v.clone()
-        weights: list[Tensor] = []
-        for s, y, sy in reversed(self._pairs):
-            weight = torch.dot(s, q) / sy
-            q.sub_(weight * y)
-            weights.append(weight)
-        q = self._apply_initial(q)
-        for (s, y, sy), weight in zip(self._pairs, reversed(weights), strict=True):
-            q.add_((weight - torch.dot(y, q) / sy) * s)
-        return q
+        if self._count == 0 or self._rows is None:
+            return v.clone() if self._initial is None else self._initial(v)
+        S, Y = self._rows.S[: self._count], self._rows.Y[: self._count]
+        R = self._rows.R[: self._count, : self._count]
+        alpha = torch.linalg.solve_triangular(R, self._oldest_first(S @ v)[:, None], upper=True)[:, 0]
+        q = torch.addmv(v, Y.T, self._by_row(alpha), alpha=-1.0)
+        q = (q if self._initial is None else self._initial(q)) * self._scale
+        right = (R.diagonal() * alpha).sub_(self._oldest_first(Y @ q))
+        delta = torch.linalg.solve_triangular(R.T, right[:, None], upper=False)[:, 0]
+        return torch.addmv(q, S.T, self._by_row(delta))
 
-    def _apply_initial(self, q: Tensor) -> Tensor:
-        if not self._pairs:
-            return q if self._initial is None else self._initial(q)
-        _, y, sy = self._pairs[-1]
-        if self._initial is None:
-            return q.mul_(sy / torch.dot(y, y))
-        return self._initial(q).mul_(sy / torch.dot(y, self._initial(y)))
+    def _allocated(self, like: Tensor) -> _Rows:
+        if self._rows is None:
+            S = like.new_empty(self._memory, like.numel())
+            self._rows = _Rows(S, torch.empty_like(S), like.new_zeros(self._memory, self._memory))
+        return self._rows
+
+    def _oldest_first(self, by_row: Tensor) -> Tensor:
+        return by_row if self._order is None else by_row[self._order]
+
+    def _by_row(self, oldest_first: Tensor) -> Tensor:
+        if self._order is None:
+            return oldest_first
+        by_row = torch.empty_like(oldest_first)
+        by_row[self._order] = oldest_first
+        return by_row

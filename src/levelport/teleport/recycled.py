@@ -13,8 +13,9 @@ moves along ∇f(x⁺) ≈ θ a v, so that its change of gradient is a power ite
 the step size of that gradient step.
 
 If half of the model's memory has been filled and the run goes on, the spectrum of ∇²f is richer than that. Then
-curvature is bought: the Newton system is solved by conjugate gradients, preconditioned by the model, more accurately as the
-gradient shrinks. Where it meets negative curvature or the step it promised fails, buying is put off for twice as long.
+curvature is bought: the Newton system is solved by conjugate gradients, preconditioned by the model, more accurately as
+the gradient shrinks. Where it meets negative curvature or the step it promised fails, buying is put off for twice as
+long.
 
 What is returned fulfils f(x⁺) ≤ f(w) and ‖∇f(x⁺)‖ ≥ ‖∇f(w)‖ like every teleport, but nobody checked that it is a KKT
 point: that would take a Hessian-vector product. It is as good as a gradient step needs, not as good as it gets.
@@ -24,12 +25,12 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from levelport.objective import Objective, Point, norm
+from levelport.objective import Cost, Objective, Point, norm
 from levelport.teleport.conjugate_gradients import newton_step
 from levelport.teleport.quasi_newton import QuasiNewton
 from levelport.teleport.result import Certificate, Status, TeleportResult
@@ -89,6 +90,7 @@ class RecycledRun:
         """Teleport from ``start``; the result and the point it ends at."""
         began, before = time.perf_counter(), objective.cost
         status, end = self._teleport(objective, start)
+        after = objective.ledger
         result = TeleportResult(
             x=end.x,
             status=status,
@@ -97,7 +99,12 @@ class RecycledRun:
             gradient_norm=end.gradient_norm,
             gradient_norm_start=start.gradient_norm,
             certificate=Certificate(self._curvature, math.nan, math.nan),
-            cost=replace(objective.cost - before, seconds=time.perf_counter() - began),
+            cost=Cost(
+                after.values - before.values,
+                after.gradients - before.gradients,
+                after.hvps - before.hvps,
+                time.perf_counter() - began,
+            ),
         )
         return result, end
 
@@ -113,7 +120,7 @@ class RecycledRun:
         self._last = start
         if self._steepest is None:
             return Status.NO_FEASIBLE_GAIN, start
-        if abs(float(torch.dot(self._steepest, start.normal))) > _ALIGNED:
+        if abs(float(torch.dot(self._steepest, start.gradient))) > _ALIGNED * start.gradient_norm:
             return Status.ALIGNED, start
         step, decrease, bought = self._descent(start)
         end, held = self._land(objective, start, step, decrease)
@@ -146,9 +153,11 @@ class RecycledRun:
     def _learn(self, old: Point, new: Point) -> None:
         """Add the secant pair of two points; refresh the steepest direction if it was a gradient step."""
         s, y = new.x - old.x, new.gradient - old.gradient
-        if self._model.update(s, y):
+        products = [torch.dot(s, y), torch.dot(s, s), torch.dot(y, y), torch.dot(s, old.gradient)]
+        sy, ss, yy, slope = torch.stack(products).tolist()
+        if self._model.update_known(s, y, sy, ss, yy):
             self._pairs_until_purchase -= 1
-        along, length, change = torch.stack([torch.dot(s, old.normal), norm(s).to(s), norm(y).to(s)]).tolist()
+        along, length, change = slope / old.gradient_norm, math.sqrt(ss), math.sqrt(yy)
         # A gradient step from old: y ≈ ∇²f s is one power iteration, ‖y‖/‖s‖ the curvature.
         if along < -0.999 * length and change > 0.0 and math.isfinite(change):
             self._steepest, self._curvature = y / change, change / length
@@ -167,9 +176,7 @@ class RecycledRun:
             if solved.negative:
                 self._put_off()
             if solved.decrease > 0.0:
-                self._model.forget()
-                for direction, image in solved.pairs:
-                    self._model.update(direction, image)
+                self._model.restart(solved.pairs)
                 return solved.step, solved.decrease, True
         if self._model.informed:
             step = self._model.apply(-start.gradient)

@@ -51,7 +51,7 @@ class BatchedLogistic(Ensemble):
         return values
 
     def _values(self, margins: Tensor, W: Tensor) -> Tensor:
-        return F.softplus(-margins).mean(dim=0).add_(W.square().sum(dim=1), alpha=self.reg)
+        return F.logsigmoid(margins).mean(dim=0).neg_().add_(W.square().sum(dim=1), alpha=self.reg)
 
     def accuracies(self, W: Tensor) -> Tensor:
         # A margin of 0 is a prediction of -1, so that it is right for the label -1 only; measure zero in practice.

@@ -7,7 +7,7 @@ from levelport.optim.armijo import Armijo
 from levelport.optim.jump import Jump
 from levelport.optim.schedules import Every, Schedule
 from levelport.optim.step_rule import StepRule
-from levelport.teleport.recycled import Recycled
+from levelport.teleport import Auto, Recycled
 
 METHOD: StepRule = Armijo(c=0.1)
 """Of ``minimize``."""
@@ -21,8 +21,8 @@ MINIMIZE_JUMP = Recycled()
 SCHEDULE: Schedule = WhenItPays()
 """Of ``Teleported``."""
 
-JUMP = Jump(solver="auto", max_hvps=50)
-"""How ``Teleported`` teleports."""
+JUMP = Jump(solver=Auto(explore=1), max_hvps=10)
+"""How ``Teleported`` teleports: briefly, since most of the growth comes with the first few HVPs."""
 
 GTOL = 1e-8
 """‖∇f‖ relative to its value at x0."""

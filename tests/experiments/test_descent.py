@@ -67,7 +67,11 @@ def test_batched_equals_one_by_one(name: str, method: Method, solver: str | None
         assert run.status is RunStatus.OK
         expected = one_by_one(name, method, run.setting, ticks, plan)
         np.testing.assert_allclose(run.curves["value"], expected.curves["value"], rtol=1e-10)
-        np.testing.assert_allclose(run.curves["gradient_norm"], expected.curves["gradient_norm"], rtol=1e-8)
+        # Near the minimum a gradient is a difference of numbers of its first size, and so are its rounding errors.
+        rounding = 1e-10 * float(expected.curves["gradient_norm"][0])
+        np.testing.assert_allclose(
+            run.curves["gradient_norm"], expected.curves["gradient_norm"], rtol=1e-8, atol=rounding
+        )
         np.testing.assert_array_equal(run.curves["gradient_equivalents"], expected.curves["gradient_equivalents"])
         assert run.final_value == run.curves["value"][-1]
         assert run.curves["test_accuracy"][-1] == pytest.approx(expected.facts["accuracy"], abs=1e-12)

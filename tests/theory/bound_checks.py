@@ -21,8 +21,9 @@ def hardest_sequence(steps: Steps, initial_gap: float) -> list[float]:
     """
     gaps = [initial_gap]
     for k in range(steps.iterations):
-        descended = gaps[-1] - steps.gains[k] * gaps[-1] ** 2 / (2 * steps.radius**2)
-        assert descended > 0.0, "the initial gap is larger than smoothness allows"
+        share = steps.gains[k] * gaps[-1] / (2 * steps.radius**2)
+        assert share < 1.0, "the initial gap is larger than smoothness allows"
+        descended = gaps[-1] * (1.0 - share)
         if k in steps.growths:
             descended = min(descended, gaps[-1] / steps.growths[k])
         gaps.append(descended)

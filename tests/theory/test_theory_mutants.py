@@ -278,3 +278,27 @@ def test_gradient_descent_bound_with_a_tenth_of_its_constant_is_caught() -> None
     run = run_gradient_descent(objective, start, 1, minimum=0.0, minimiser=objective.minimiser)
     bound = rates.gradient_descent_armijo(1, 1.0, float(torch.linalg.vector_norm(start)))[1]
     assert 0.1 * bound < run.gaps[1] <= bound
+
+
+@given(
+    gap=st.floats(0.1, 10.0),
+    lam=st.floats(0.1, 5.0),
+    t=st.floats(0.0, 2.0),
+    upper=st.floats(1.0, 20.0),
+    lower=st.floats(0.05, 1.0),
+)
+def test_one_step_factors_are_the_worst_that_the_stability_inequalities_allow(
+    gap: float, lam: float, t: float, upper: float, lower: float
+) -> None:
+    """Both inequalities with equality: f falls by η‖g‖² - L̃η²λ‖g‖²/2, and ‖g‖² = λ‖g‖²_{H⁻¹} = 2λμ̃δ."""
+    stability, squared = Stability(upper, lower), 2 * lam * lower * gap
+
+    def fall(step: float) -> float:
+        return step * squared - upper * step**2 * lam * squared / 2
+
+    step = t / (lam * upper)
+    assert rates_stable.teleport_factor(step, lam, stability) * gap == pytest.approx(gap - fall(step), abs=1e-9)
+    # The largest Armijo step solves fall(η) = η‖g‖²/2, that is η = 1/(λL̃).
+    armijo = 1 / (lam * upper)
+    assert fall(armijo) == pytest.approx(armijo * squared / 2)
+    assert rates_stable.teleport_factor_armijo(stability) * gap == pytest.approx(gap - fall(armijo), abs=1e-9)

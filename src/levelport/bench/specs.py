@@ -15,6 +15,11 @@ ACCURACIES = (1e-2, 1e-4, 1e-6, 1e-10)
 """τ: a problem is solved when (f - f*)/(f0 - f*) ≤ τ."""
 
 
+def accuracy(tau: float) -> str:
+    """1e-2, not 0.01 and not 1e-02."""
+    return f"{tau:.0e}".replace("e-0", "e-")
+
+
 @dataclass(frozen=True)
 class RaceSpec(RunSpec):
     """One competitor on one problem: its best value so far against evaluations and seconds."""
@@ -39,7 +44,7 @@ class RaceSpec(RunSpec):
 def race(problem: ProblemName, competitor: str, max_cost: float) -> Run:
     """Run one competitor until the finest accuracy or the budget."""
     instance = problem.build()
-    objective = Watched(instance.objective, target=_target(problem), max_cost=max_cost)
+    objective = Watched(instance.objective, target=finest_target(problem), max_cost=max_cost)
     competitor_named(competitor).run(objective, instance)
     cost = objective.cost
     curves = objective.best_so_far()
@@ -59,7 +64,7 @@ def race(problem: ProblemName, competitor: str, max_cost: float) -> Run:
     return Run(final_value=float(curves["value"][-1]), facts=facts, curves=curves)
 
 
-def _target(problem: ProblemName) -> float:
+def finest_target(problem: ProblemName) -> float:
     """The finest accuracy; for networks, whose optimum is not known, there is none."""
     if problem.suite == "network":
         return -math.inf

@@ -57,9 +57,15 @@ class Watched(Objective):
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         return _WatchedPoint(x, self, curvature)
 
+    @property
+    def spent(self) -> float:
+        """Gradient equivalents so far."""
+        ledger = self.ledger  # not through a Cost: this runs at every evaluation
+        return 0.5 * ledger.values + ledger.gradients + 2.0 * ledger.hvps
+
     def evaluate(self, evaluation: Callable[[], T]) -> T:
         """Run one evaluation on the clock; refuse once the budget is spent."""
-        if self.done or self.ledger.read().gradient_equivalents > self.max_cost:
+        if self.done or self.spent > self.max_cost:
             self.done = True
             raise Enough
         began = self.clock()
@@ -71,8 +77,7 @@ class Watched(Objective):
 
     def note(self, value: float) -> None:
         """Write a record; stop if the target is reached."""
-        spent = self.ledger.read().gradient_equivalents
-        self.records.append((spent, value, self.clock() - self._began))
+        self.records.append((self.spent, value, self.clock() - self._began))
         if value <= self.target:
             self.done = True
             raise Enough

@@ -1,0 +1,184 @@
+"""The goals, and what the tables say about each: a sentence with the figures, whether it is met or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from levelport.bench import tables
+from levelport.bench.parts import ALONE, LBFGS, NEWTON_CG, OURS
+from levelport.bench.subproblem_goal import ALLOWED_COST, BUDGETS, LONG
+
+HARD = 300.0
+"""A logistic problem is hard if L-BFGS-B needs more than this for 1e-10."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What was aimed at, whether it was reached (None: not measured), and the figures."""
+
+    aim: str
+    met: bool | None
+    figures: str
+
+
+def pivot(races: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Problems as rows, competitors as columns; every problem that every competitor has run."""
+    return races.pivot(index=tables.PROBLEM, columns="competitor", values=column)
+
+
+def logistic_goals(races: pd.DataFrame) -> list[Goal]:
+    """Goal 1: at least as many as GD at every budget from 100, all of them in the end, the rivals' medians."""
+    if races.empty or not {OURS, ALONE, LBFGS, NEWTON_CG} <= set(races["competitor"]):
+        return [Goal("Logistic problems", None, "not run")]
+    goals = []
+    for tau in (1e-6, 1e-10):
+        costs = pivot(races, f"cost_{tau:g}")
+        ours, alone = costs[OURS], costs[ALONE]
+        budgets = np.unique(np.concatenate([[100.0], ours[np.isfinite(ours)], alone[np.isfinite(alone)]]))
+        lead = [int((ours <= b).sum() - (alone <= b).sum()) for b in budgets if b >= 100.0]
+        goals.append(
+            Goal(
+                f"τ = {tau:g}: solves at least as many as GD-Armijo at every budget from 100 on",
+                min(lead) >= 0,
+                f"the lead is between {min(lead)} and {max(lead)} of {len(costs)} problems; at 100: "
+                f"{int((ours <= 100).sum())} against {int((alone <= 100).sum())}",
+            )
+        )
+        failed = int(np.isinf(costs[NEWTON_CG]).sum())
+        goals.append(
+            Goal(
+                f"τ = {tau:g}: solves all in the end",
+                bool(np.isfinite(ours).all()),
+                f"{int(np.isfinite(ours).sum())} of {len(costs)} (Newton-CG fails {failed}, GD-Armijo "
+                f"{int(np.isinf(alone).sum())})",
+            )
+        )
+        for rival, most in ((NEWTON_CG, 1.0), (LBFGS, 3.0)):
+            median = ours.median() / costs[rival].median()
+            lower, middle, upper = tables.ratio_quartiles(ours, costs[rival])
+            goals.append(
+                Goal(
+                    f"τ = {tau:g}: median cost at most {most:g} times that of {rival}",
+                    bool(median <= most),
+                    f"medians {ours.median():.4g} and {costs[rival].median():.4g}, ratio {median:.2f}; problem by "
+                    f"problem the median ratio is {middle:.2f} (quartiles {lower:.2f} to {upper:.2f})",
+                )
+            )
+    costs = pivot(races, "cost_1e-10")
+    hard = costs[costs[LBFGS] > HARD]
+    below = int((hard[OURS] <= hard[LBFGS]).sum())
+    goals.append(
+        Goal(
+            f"where L-BFGS-B needs more than {HARD:g}: at most its own cost",
+            below == len(hard),
+            f"on {below} of {len(hard)} problems; ratios from {(hard[OURS] / hard[LBFGS]).min():.2f} to "
+            f"{(hard[OURS] / hard[LBFGS]).max():.2f}, median {(hard[OURS] / hard[LBFGS]).median():.2f}",
+        )
+    )
+    lower, middle, upper = tables.ratio_quartiles(costs[OURS], costs[LBFGS])
+    goals.append(Goal("stretch: at most L-BFGS-B's median", middle <= 1.0, f"median ratio {middle:.2f} at 1e-10"))
+    return goals
+
+
+def network_goals(pairs: pd.DataFrame) -> list[Goal]:
+    """Goal 2: never more than 5 % above GD from 100 on; lower at 1000 and 3000 on 80 % with reg ≤ 1e-4."""
+    if pairs.empty:
+        return [Goal("Networks", None, "not run")]
+    longest = pairs.sort_values("budget").drop_duplicates(tables.PROBLEM, keep="last")
+    above = longest[longest["worst_ratio"] > 1.05]
+    worst = longest.loc[longest["worst_ratio"].idxmax()]
+    goals = [
+        Goal(
+            "networks: never more than 5 % above GD-Armijo at any budget from 100 on",
+            above.empty,
+            f"above on {len(above)} of {len(longest)} problems; the worst is {worst['worst_ratio']:.3f} times on "
+            f"{worst['problem']}, reg {worst['reg']:g}, at {worst['worst_at']:.0f}",
+        )
+    ]
+    for budget in (1000, 3000):
+        column = f"ratio_{budget}"
+        weak = longest[(longest["reg"] <= 1e-4)]
+        weak = weak[weak[column].notna()] if column in weak else weak.head(0)
+        if weak.empty:
+            goals.append(Goal(f"networks, reg ≤ 1e-4: lower at {budget} on 80 %", None, "not run"))
+            continue
+        lower = int((weak[column] < 1.0).sum())
+        goals.append(
+            Goal(
+                f"networks, reg ≤ 1e-4: lower at {budget} on at least 80 % of the problems",
+                lower >= 0.8 * len(weak),
+                f"{lower} of {len(weak)}; median ratio of losses {weak[column].median():.3f}",
+            )
+        )
+    return goals
+
+
+def subproblem_goals(frame: pd.DataFrame) -> list[Goal]:
+    """Goal 3: within 1 % of the best norm on 95 %, at most 60 HVPs and 150 gradient equivalents; never infeasible."""
+    if frame.empty:
+        return [Goal("Sub-problem", None, "not run")]
+    total = len(frame)
+    near = {b: frame[f"auto_{b}_norm"] >= 0.99 * frame["best_norm"] for b in BUDGETS}
+    both = {b: int((near[b] & (frame[f"auto_{b}_cost"] <= ALLOWED_COST)).sum()) for b in BUDGETS}
+    best = max(BUDGETS, key=lambda b: both[b])
+    ladder = [near[b] & (frame[f"auto_{b}_cost"] <= ALLOWED_COST) for b in BUDGETS]
+    any_budget = int(np.logical_or.reduce(ladder).sum())
+    same_basin = int((frame["auto_60_norm"] >= 0.99 * frame["long_norm"]).sum())
+    infeasible = sum(int((frame[f"auto_{b}_excess"] > 0).sum()) for b in BUDGETS)
+    cost = frame["auto_60_cost"]
+    published = int((frame["published_60_norm"] >= 0.99 * frame["best_norm"]).sum())
+    return [
+        Goal(
+            "sub-problem: within 1 % of the best known norm on 95 % with at most 60 HVPs and 150 gradient equivalents",
+            both[best] >= 0.95 * total,
+            f"{both[best]} of {total} ({both[best] / total:.0%}) with max_hvps={best}, {any_budget} with the best "
+            f"budget for each; {int(near[60].sum())} with 60 HVPs at any cost (median {cost.median():.4g}, 95th "
+            f"percentile {cost.quantile(0.95):.4g}); {same_basin} against the end of a run of {LONG} HVPs from the "
+            f"same start: the others have a higher maximum elsewhere on the level; published solver: {published}",
+        ),
+        Goal(
+            "sub-problem: never infeasible",
+            infeasible == 0,
+            f"{infeasible} of {len(BUDGETS) * total} points above the level",
+        ),
+    ]
+
+
+def overhead_goals(overheads: pd.DataFrame, memory: pd.DataFrame) -> list[Goal]:
+    """Goal 4: own code below 15 % on magic and 5 % on a million parameters; at most 8 vectors besides the pairs."""
+    goals = []
+    for label, most in (("logreg/magic", 0.15), ("large network", 0.05)):
+        rows = overheads[overheads["where"].str.startswith(label)] if not overheads.empty else overheads
+        ours = rows[rows["competitor"] == OURS] if not rows.empty else rows
+        if ours.empty:
+            goals.append(Goal(f"overhead on {label} below {most:.0%}", None, "not run"))
+            continue
+        value = float(ours["overhead"].max())
+        rivals = rows[rows["competitor"] == LBFGS]["overhead"].max()
+        goals.append(
+            Goal(
+                f"overhead of our own code on {label} below {most:.0%}",
+                value < most,
+                f"{value:.1%} of the evaluations' processor time (SciPy's L-BFGS-B: {rivals:.1%})",
+            )
+        )
+    if memory.empty or OURS not in set(memory["competitor"]):
+        return [*goals, Goal("memory", None, "not run")]
+    vectors = float(memory.set_index("competitor").loc[OURS, "vectors_beyond_gradient_graph"])
+    pairs = memory_of_pairs()
+    return [
+        *goals,
+        Goal(
+            "peak memory beyond the gradient graph at most 8 vectors plus the quasi-Newton memory (975 000 parameters)",
+            vectors - pairs <= 8.0,
+            f"{vectors:.1f} vectors, of which {pairs:g} are the quasi-Newton memory",
+        ),
+    ]
+
+
+def memory_of_pairs(dimension: int = 974_910) -> float:
+    """Vectors that the default's secant pairs take: two per pair."""
+    return 2.0 * max(5, min(60, 2**25 // dimension))

@@ -1,0 +1,73 @@
+"""What a competitor's own code costs beyond the evaluations it asks for.
+
+    overhead = (all processor time - processor time inside evaluations) / processor time inside evaluations.
+
+Processor time of the thread, not the wall clock: on a shared machine the wall clock measures the others as well. On an
+idle machine the two agree. The instrument's own few microseconds per evaluation count as overhead.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+
+from levelport.bench.competitors import competitor_named
+from levelport.bench.instances import Instance, ProblemName
+from levelport.bench.specs import finest_target
+from levelport.bench.watched import Watched
+from levelport.experiments.spec import Run, RunSpec
+from levelport.problems.registry import problem
+
+
+def large_network() -> Instance:
+    """A network with 974 910 parameters on the digits, in float32."""
+    named = problem("mlp-relu-1000-900/digits", reg=1e-4, dtype=torch.float32)
+    return Instance(named.objective(), named.initial_point(), math.nan, 0.1, 0.0)
+
+
+@dataclass(frozen=True)
+class OverheadSpec(RunSpec):
+    """Competitors in turn on one problem; the setting of a run is the competitor's number.
+
+    ``where`` is a logistic problem, run to the finest accuracy, or "large network", run until ``max_cost``.
+    """
+
+    kind: ClassVar[str] = "overhead"
+    where: ProblemName | Literal["large network"]
+    competitors: tuple[str, ...]
+    rounds: int
+    max_cost: float = 1000.0
+
+    @property
+    def label(self) -> str:
+        return f"overhead on {self.where}"
+
+    @property
+    def rough_seconds(self) -> float:
+        return self.rounds * len(self.competitors) * (0.5 * self.max_cost if self.where == "large network" else 0.1)
+
+    def run(self) -> list[Run]:
+        if isinstance(self.where, ProblemName):
+            instance, target = self.where.build(), finest_target(self.where)
+        else:
+            instance, target = large_network(), -math.inf
+        runs = []
+        for _ in range(self.rounds):
+            for number, name in enumerate(self.competitors):
+                objective = Watched(instance.objective, target=target, max_cost=self.max_cost, clock=time.thread_time)
+                began = time.thread_time()
+                competitor_named(name).run(objective, instance)
+                total, inside = time.thread_time() - began, objective.evaluation_seconds
+                facts = {
+                    "total_seconds": total,
+                    "evaluation_seconds": inside,
+                    "overhead": (total - inside) / inside,
+                    "gradient_equivalents": objective.cost.gradient_equivalents,
+                    "dimension": float(objective.dimension),
+                }
+                runs.append(Run(setting=float(number), facts=facts, chosen=number == 0))
+        return runs

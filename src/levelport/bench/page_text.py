@@ -1,0 +1,65 @@
+"""The prose of the benchmark page: how things were measured, in front of each table."""
+
+from __future__ import annotations
+
+HEAD = """# Benchmark at equal cost
+
+Written by `levelport bench --report docs/results`; every number is in the CSV files beside this page.
+
+Every method sees f through the same instrument, which counts (value ½, gradient 1, Hessian-vector product 2; value
+and gradient at one point share their forward pass), records the value whenever a gradient has been evaluated, and
+stops the run. *Cost* is in these gradient equivalents. *levelport.minimize* is our default: gradient descent with the
+Armijo line search and a recycled teleport before every step. *GD-Armijo* is the same method without teleports.
+*Published teleports* are the paper's: its SQP with its settings, every 50 steps from step 5, at most 50 HVPs. *The
+same without the climb* is our loop with the teleport cut in half: it takes the quasi-Newton step of the recycled
+model and skips the climb to a larger gradient. Stopping rules of the rivals are switched off; nothing is tuned per
+problem. L-BFGS methods keep ten pairs. Momentum has the step 1/L (0.1 on networks, 1e-3 on test functions) and 0.9;
+Polyak's step knows f* (0 on networks).
+"""
+
+LOGISTIC = """The twenty UCI sets with six penalties, first split, from w = 0, with certified optima; at most 5000
+gradient equivalents. *Ours/this* compares problem by problem: below 1 we are cheaper; 0 counts where only we got
+there, ∞ where only they did.
+"""
+
+HARD = """The problems on which L-BFGS-B needs more than 300 gradient equivalents for 1e-10, cost to 1e-10:
+"""
+
+SUITES = {
+    "quadratic": "200 variables, eigenvalues evenly spaced in the logarithm, from 0; cost to 1e-6 (budget 5000).\n",
+    "function": "From their usual starts; cost to 1e-6 of the global minimum (budget 5000). A dash: never.\n",
+}
+
+NETWORKS = """Two hidden layers of a hundred, full batch, the smallest UCI sets, usual initialisation, seed 0. The
+picture shows the loss with teleports relative to the loss of GD-Armijo after the same number of gradient equivalents.
+"""
+
+VISITS = """A teleport by `Auto(explore=1)` with at most ten HVPs, once at the start or every fifty steps (SciPy's
+L-BFGS-B is restarted from the teleported point, so it loses its pairs; Adam and momentum keep their state). ReLU and
+softplus networks, reg 1e-4, medians with quartiles over networks; below 1 the teleports help.
+"""
+
+SECONDS = """Forty logistic problems (reg 1e-3 and 1e-6), three interleaved rounds, median; ratios problem by
+problem. The machine was shared with other work, so only the ratios mean something.
+
+![seconds](benchmark-seconds.png)
+"""
+
+OVERHEAD = """Processor time outside evaluations relative to the time inside, rounds interleaved between methods.
+"""
+
+MEMORY = """A ReLU network with 974 910 parameters (64-1000-900-10) on the digits in float32, 80 gradient
+equivalents, each method in a process of its own; the peak of a process that evaluates one gradient and one HVP is
+subtracted.
+"""
+
+GROWTH = """Synthetic logistic problems, reg 1e-6: gradient equivalents until 1e-6, slope of the logarithms.
+
+![growth](benchmark-growth.png)
+"""
+
+TELEPORT_COST = """Processor time of one iteration with a teleport. *Recycled* keeps ten pairs and buys no curvature
+here; *auto* spends ten HVPs. Samples: logistic, 50 features. Parameters: a separable quadratic by automatic
+differentiation. A slope of 1 is linear; the last column divides by the evaluations that the teleports happened to
+need.
+"""

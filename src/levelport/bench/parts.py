@@ -1,0 +1,135 @@
+"""What there is to run, part by part, in two sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from levelport.bench import instances
+from levelport.bench.competitors import CORE, OTHERS, names
+from levelport.bench.growth import GrowthSpec, TeleportCostSpec
+from levelport.bench.instances import ProblemName
+from levelport.bench.memory import MemorySpec
+from levelport.bench.overhead import OverheadSpec
+from levelport.bench.specs import RaceSpec
+from levelport.bench.subproblem_goal import SubproblemSpec
+from levelport.bench.timing import TimingSpec
+from levelport.experiments.spec import RunSpec
+from levelport.experiments.study import Tier
+from levelport.problems.names import unknown_name
+
+OURS = "levelport.minimize"
+ALONE = "GD-Armijo"
+NO_CLIMB = "the same without the climb"
+LBFGS = "SciPy L-BFGS-B"
+NEWTON_CG = "SciPy Newton-CG"
+ADAMW = "AdamW 1e-2"
+
+CONVEX_BUDGET = 5000.0
+"""Gradient equivalents on logistic problems, quadratics and test functions."""
+
+SMALL_SETS = 12
+RIVALS = (OURS, NO_CLIMB, LBFGS, NEWTON_CG)
+
+VISITS = (
+    LBFGS,
+    "L-BFGS-B from a teleported start",
+    "L-BFGS-B + teleport every 50",
+    "momentum",
+    "momentum + teleport every 50",
+    ADAMW,
+    "AdamW 1e-2 + teleport every 50",
+)
+"""Optimizers with and without visits of a teleport."""
+
+
+def _logistic(tier: Tier) -> list[RunSpec]:
+    everyone = names((*CORE, *OTHERS)) if tier is Tier.FULL else names(CORE)
+    return [RaceSpec(problem, name, CONVEX_BUDGET) for problem in instances.logistic() for name in everyone]
+
+
+def _functions(tier: Tier) -> list[RunSpec]:
+    everyone = names((*CORE, *OTHERS)) if tier is Tier.FULL else names(CORE)
+    problems = (*instances.quadratics(), *instances.functions())
+    return [RaceSpec(problem, name, CONVEX_BUDGET) for problem in problems for name in everyone]
+
+
+def _networks(tier: Tier) -> list[RunSpec]:
+    """Quick: GD with and without teleports everywhere, rivals at one penalty. Full: everyone, three seeds, digits."""
+    sets = instances.smallest_sets(SMALL_SETS)
+    if tier is Tier.FULL:
+        problems = [*instances.networks(sets, seeds=(0, 1, 2)), *instances.digits()]
+        everyone = (ALONE, OURS, NO_CLIMB, LBFGS, ADAMW, "AdamW 1e-3")
+        return [RaceSpec(problem, name, 3000.0) for problem in problems for name in everyone]
+    pairs: list[RunSpec] = [RaceSpec(p, name, 1000.0) for p in instances.networks(sets) for name in (ALONE, OURS)]
+    middle = instances.networks(sets, regs=(1e-4,))
+    return pairs + [RaceSpec(p, name, 1000.0) for p in middle for name in (NO_CLIMB, LBFGS, ADAMW)]
+
+
+def _long_networks(tier: Tier) -> list[RunSpec]:
+    sets = instances.smallest_sets(SMALL_SETS if tier is Tier.FULL else 6)
+    problems = instances.networks(sets, regs=(1e-4, 1e-6))
+    return [RaceSpec(problem, name, 3000.0) for problem in problems for name in (ALONE, OURS)]
+
+
+def _visits(tier: Tier) -> list[RunSpec]:
+    sets = instances.smallest_sets(SMALL_SETS if tier is Tier.FULL else 6)
+    problems = instances.networks(sets, regs=(1e-4,))
+    return [RaceSpec(problem, name, 1000.0) for problem in problems for name in VISITS]
+
+
+def _subproblem(tier: Tier) -> list[RunSpec]:
+    regs = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6) if tier is Tier.FULL else (1e-2, 1e-4, 1e-6)
+    problems = [problem for problem in instances.logistic() if problem.reg in regs]
+    return [SubproblemSpec(problem, steps) for problem in problems for steps in (5, 50)]
+
+
+def _timing(tier: Tier) -> list[RunSpec]:
+    regs = (1e-1, 1e-3, 1e-6) if tier is Tier.FULL else (1e-3, 1e-6)
+    problems = [problem for problem in instances.logistic() if problem.reg in regs]
+    return [TimingSpec(p, (*RIVALS, ALONE), rounds=3, max_cost=2000.0) for p in problems]
+
+
+def _overhead(tier: Tier) -> list[RunSpec]:
+    magic = [ProblemName("logistic", "logreg/magic", reg) for reg in (1e-3, 1e-6)]
+    wide = [ProblemName("logistic", "logreg/spambase", 1e-3)]
+    small: list[RunSpec] = [OverheadSpec(p, (OURS, LBFGS, NEWTON_CG, ALONE), rounds=11) for p in (*magic, *wide)]
+    return [*small, OverheadSpec("large network", (OURS, LBFGS, ALONE), rounds=1, max_cost=100.0)]
+
+
+def _memory(tier: Tier) -> list[RunSpec]:
+    return [MemorySpec(name, 80.0) for name in (OURS, ALONE, LBFGS, ADAMW, "momentum + teleport every 50")]
+
+
+def _growth(tier: Tier) -> list[RunSpec]:
+    who = (*RIVALS, ALONE)
+    shapes = [(n, 30, 1e3) for n in (500, 2000, 8000, 32000)]
+    shapes += [(4000, d, 1e3) for d in (10, 30, 100, 300)]
+    shapes += [(2000, 50, condition) for condition in (1e1, 1e2, 1e3, 1e4, 1e5, 1e6)]
+    races: list[RunSpec] = [GrowthSpec(*shape, name) for shape in dict.fromkeys(shapes) for name in who]
+    teleports: list[RunSpec] = []
+    for jump in ("recycled", "auto"):
+        teleports += [TeleportCostSpec("samples", size, jump) for size in (4000, 16000, 64000, 256000)]
+        teleports += [TeleportCostSpec("parameters", size, jump) for size in (10**4, 10**5, 10**6)]
+    return races + teleports
+
+
+PARTS: dict[str, Callable[[Tier], list[RunSpec]]] = {
+    "logistic": _logistic,
+    "functions": _functions,
+    "subproblem": _subproblem,
+    "overhead": _overhead,
+    "growth": _growth,
+    "timing": _timing,
+    "memory": _memory,
+    "networks": _networks,
+    "long-networks": _long_networks,
+    "visits": _visits,
+}
+"""The parts by name, in the order in which they run."""
+
+
+def part_named(name: str) -> Callable[[Tier], list[RunSpec]]:
+    """The part called ``name``, or an error with a suggestion."""
+    if name not in PARTS:
+        raise unknown_name("part", name, PARTS, see=f"Choose from: {', '.join(PARTS)}.")
+    return PARTS[name]

@@ -1,0 +1,76 @@
+"""Where we win and where we lose, as sentences computed from the tables: nobody has to read a table to find out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from levelport.bench import tables
+from levelport.bench.goals import HARD, pivot
+from levelport.bench.parts import ADAMW, ALONE, LBFGS, NEWTON_CG, NO_CLIMB, OURS
+
+PUBLISHED = "GD-Armijo + published teleports"
+
+
+def sentences(frames: dict[str, pd.DataFrame]) -> list[str]:
+    """What the tables say, good and bad alike."""
+    races = frames["benchmark"]
+    said = []
+    logistic = races[races["suite"] == "logistic"]
+    if not logistic.empty:
+        costs = pivot(logistic, "cost_1e-10")
+        for rival in (ALONE, PUBLISHED, NEWTON_CG, LBFGS, "torch LBFGS", NO_CLIMB):
+            if rival in costs:
+                said.append(f"Logistic, 1e-10: {_comparison(costs[OURS], costs[rival], rival)}")
+        hard = costs[costs[LBFGS] > HARD]
+        wins = [_short(key) for key, row in hard.iterrows() if row[OURS] <= row[LBFGS]]
+        losses = [_short(key) for key, row in hard.iterrows() if row[OURS] > row[LBFGS]]
+        said.append(
+            f"Where L-BFGS-B needs more than {HARD:g}, we are cheaper on {', '.join(wins) or 'none'}, dearer on "
+            f"{', '.join(losses) or 'none'}."
+        )
+    said += _network_sentences(frames)
+    return said
+
+
+def _comparison(ours: pd.Series, theirs: pd.Series, name: str) -> str:
+    both = ours.notna() & theirs.notna()
+    lower, middle, upper = tables.ratio_quartiles(ours[both], theirs[both])
+    word = "cheaper than" if middle < 1.0 else "dearer than"
+    factor = middle if middle >= 1.0 else (1.0 / middle if middle > 0.0 else np.inf)
+    words = (
+        "(it mostly fails)" if np.isinf(factor) else f"by a factor of {factor:.2f} (median; our cost is {lower:.2f} to "
+    )
+    if not np.isinf(factor):
+        words += f"{upper:.2f} of its, quartiles)"
+    wins = int((ours[both] < theirs[both]).sum())
+    solved = f"it solves {int(np.isfinite(theirs[both]).sum())}, we {int(np.isfinite(ours[both]).sum())}"
+    return f"{word} {name} {words}; cheaper on {wins} of {int(both.sum())}; {solved}."
+
+
+def _short(key: Any) -> str:
+    _, name, reg, _ = key
+    return f"{name.partition('/')[2]} ({reg:g})"
+
+
+def _network_sentences(frames: dict[str, pd.DataFrame]) -> list[str]:
+    said = []
+    races = frames["benchmark"]
+    networks = races[races["suite"] == "network"]
+    for rival in (ALONE, NO_CLIMB, LBFGS, ADAMW):
+        words = []
+        for budget in tables.BUDGETS:
+            losses = pivot(networks, f"loss_{budget}")
+            if rival not in losses or OURS not in losses:
+                continue
+            both = losses[[OURS, rival]].dropna()
+            if len(both):
+                ratios = both[OURS] / both[rival]
+                words.append(
+                    f"{ratios.median():.2f} after {budget} (lower on {int((ratios < 1).sum())} of {len(ratios)})"
+                )
+        if words:
+            said.append(f"Networks: our loss relative to that of {rival}, median: {', '.join(words)}.")
+    return said

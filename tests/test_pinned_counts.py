@@ -1,0 +1,96 @@
+"""Counts of evaluations on a fixed set of problems: a change that makes things dearer does not go unnoticed.
+
+A run is deterministic on one machine; between machines rounding may turn one decision, which shifts a count by a step
+or two. So the tolerance is small but not zero. A count that falls below its band is good news: pin the new one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from levelport.bench.instances import ProblemName
+from levelport.bench.specs import race
+from levelport.objectives.autograd import AutogradObjective
+from levelport.optim.minimize import minimize
+from levelport.problems.functions import FUNCTIONS
+from levelport.problems.quadratics import Quadratic
+from levelport.problems.registry import problem
+from levelport.teleport import teleport
+
+RELATIVE, ABSOLUTE = 0.08, 4.0
+
+
+@pytest.fixture(autouse=True)
+def embedded_data_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same problems everywhere, whatever data lie around."""
+    monkeypatch.setenv("LEVELPORT_CACHE", str(tmp_path))
+    monkeypatch.delenv("LEVELPORT_DATA", raising=False)
+
+
+def assert_pinned(counted: float, pinned: float) -> None:
+    assert counted == pytest.approx(pinned, rel=RELATIVE, abs=ABSOLUTE)
+
+
+@pytest.mark.parametrize(
+    ("name", "cost"),
+    [
+        (ProblemName("logistic", "logreg/blood", 1e-6), 27.0),
+        (ProblemName("logistic", "logreg/pima", 1e-3), 25.0),
+        (ProblemName("logistic", "logreg/ionosphere", 1e-4), 176.0),
+        (ProblemName("logistic", "logreg/chess-krvkp", 1e-3), 70.0),
+        (ProblemName("quadratic", "condition 1e4"), 610.0),
+        (ProblemName("function", "beale"), 61.5),
+        (ProblemName("function", "rosenbrock"), 123.0),
+        (ProblemName("function", "rosenbrock-10"), 179.0),
+    ],
+    ids=str,
+)
+def test_gradient_equivalents_of_minimize_to_1e_10(name: ProblemName, cost: float) -> None:
+    run = race(name, "levelport.minimize", 2000.0)
+    assert not run.facts["ended_by_itself"]
+    assert_pinned(run.facts["gradient_equivalents"], cost)
+
+
+@pytest.mark.parametrize(
+    ("name", "cost"),
+    [
+        (ProblemName("logistic", "logreg/blood", 1e-6), 63.0),
+        (ProblemName("logistic", "logreg/pima", 1e-3), 42.0),
+    ],
+    ids=str,
+)
+def test_gradient_equivalents_of_gradient_descent(name: ProblemName, cost: float) -> None:
+    assert_pinned(race(name, "GD-Armijo", 2000.0).facts["gradient_equivalents"], cost)
+
+
+def test_counts_of_a_teleport_on_a_test_function() -> None:
+    function = FUNCTIONS["goldstein-price"]
+    x = torch.tensor([0.5, 0.5], dtype=torch.float64)
+    result = teleport(AutogradObjective(function.function, x), x)
+    assert result.success
+    assert_pinned(result.cost.gradient_equivalents, 77.0)
+
+
+def test_counts_of_a_teleport_on_a_quadratic() -> None:
+    quadratic = Quadratic.random(torch.logspace(0, -2, 50, dtype=torch.float64), seed=0)
+    result = teleport(quadratic, torch.zeros(50, dtype=torch.float64))
+    assert result.gradient_norm == pytest.approx(quadratic.largest_gradient_norm(torch.zeros(50).double()), rel=1e-6)
+    assert_pinned(result.cost.gradient_equivalents, 91.0)
+
+
+def test_counts_of_a_teleport_on_logistic_regression() -> None:
+    objective = problem("logreg/ionosphere", reg=1e-3).objective()
+    zero = torch.zeros(objective.dimension, dtype=torch.float64)
+    start = minimize(objective, zero, "armijo", False, gtol=0.0, max_iterations=5).x
+    result = teleport(objective, start)
+    assert_pinned(result.cost.hvps, 49)
+    assert_pinned(result.cost.gradient_equivalents, 166.0)
+
+
+def test_loss_of_a_network_after_a_fixed_number_of_gradient_equivalents() -> None:
+    run = race(ProblemName("network", "mlp-softplus-20/blood", 1e-4), "levelport.minimize", 200.0)
+    # Rounding grows along a non-convex run, so the loss itself gets the tolerance.
+    assert run.final_value == pytest.approx(0.44909, rel=0.05)

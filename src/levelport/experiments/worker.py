@@ -8,7 +8,7 @@ import time
 import traceback
 
 import torch
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from levelport.experiments.spec import Run, RunSpec
 

@@ -168,8 +168,7 @@ def test_missing_results_are_not_run(tmp_path: Path) -> None:
     for study in STUDIES.values():
         results = stored_results(study, setup, Store(tmp_path))
         for entry in judge(study, setup, results):
-            if study.name != "fig2":  # which needs no runs
-                assert entry.verdict.words == "not run"
+            assert entry.verdict.words == "not run"
 
 
 def test_incomplete_problems_are_left_out() -> None:

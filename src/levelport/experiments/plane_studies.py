@@ -224,12 +224,3 @@ class UpdateGeometry(Study):
             .T.rename_axis("point")
             .reset_index()
         )
-
-    def claims(self, setup: Setup) -> list[Claim]:
-        def matches(setup: Setup, results: Results) -> Verdict:
-            """The picture's update is the solver's: the same step by the published solver, with its line search off."""
-            points = self.geometry()
-            slack = float(points["g"] @ (points["next"] - points["x"]))
-            return Verdict(abs(slack) <= 1e-12, f"⟨g, x⁺ - x⟩ = {slack:.1e}: the update lies on the linearised level")
-
-        return [Claim("update-on-linearised-level", "The update is a projected ascent step.", matches)]

@@ -12,13 +12,10 @@ maximise the gradient norm, are run next to both. Logistic regression as in :mod
 from __future__ import annotations
 
 import argparse
-import math
-from dataclasses import dataclass
 from pathlib import Path
 
-from torch import Tensor
-
 from levelport import Auto
+from levelport.bench.no_climb import DescentOnly
 from levelport.experiments.comparison import (
     ACCURACIES,
     ComparisonRow,
@@ -28,41 +25,18 @@ from levelport.experiments.comparison import (
     standardised_breast_cancer,
     zeros,
 )
-from levelport.objective import Objective, Point
 from levelport.objectives.linear import LinearObjective
 from levelport.optim import Armijo, Every, Jump, Schedule, minimize
 from levelport.optim.minimize import TeleportSettings
-from levelport.teleport.recycled import Recycled, RecycledRun
 
 MAX_COST = 20_000.0
 STRENGTHS = (1e-6, 1e-3)
 
 
-@dataclass(frozen=True)
-class WithoutClimb:
-    """The control: the quasi-Newton descent of ``Recycled`` with its climb left out."""
-
-    def begin(self) -> _WithoutClimbRun:
-        return _WithoutClimbRun(Recycled())
-
-
-class _WithoutClimbRun(RecycledRun):
-    def _land(self, objective: Objective, start: Point, step: Tensor, decrease: float) -> tuple[Point | None, bool]:
-        fraction = 1.0
-        for attempt in range(6):
-            end = objective.at(start.x + fraction * step)
-            if math.isfinite(end.value) and end.value <= start.value and end.finite:
-                self._learn(start, end)
-                return end, attempt == 0
-            fraction *= 0.4
-        self._model.forget()
-        return None, False
-
-
 CERTIFIED: dict[str, tuple[Armijo, Schedule, TeleportSettings]] = {
     "GD-Armijo + certified teleport every 50 steps": (Armijo(), Every(50, start=5), Jump("auto", max_hvps=50)),
     "GD-Armijo + certified teleport every step": (Armijo(), Every(1), Jump(Auto(explore=1), max_hvps=50)),
-    "control: minimize without the climb": (Armijo(c=0.1), Every(1), WithoutClimb()),
+    "control: minimize without the climb": (Armijo(c=0.1), Every(1), DescentOnly()),
 }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typer
 
+from levelport.cli.bench import bench_command
 from levelport.cli.data import app as data
 from levelport.cli.demo import demo
 from levelport.cli.problems import app as problems
@@ -26,5 +27,6 @@ app.command("theory")(theory_command)
 app.command("diagnose")(diagnose_command)
 app.command("reproduce")(reproduce_command)
 app.command("report")(report_command)
+app.command("bench")(bench_command)
 app.add_typer(data, name="data")
 app.add_typer(problems, name="problems")

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit bench format clean
+.PHONY: help demo test lint types unit smoke bench format clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,7 +34,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.torch
 demo: $(VENV)/.demo ## teleport on embedded problems, pictures in demo/
 	$(BIN)/levelport demo --out demo
 
-test: lint types unit ## lint, type-check and test
+test: lint types unit smoke ## lint, type-check, test, and run every figure of the paper in miniature
 
 lint: $(VENV)/.dev ## ruff
 	$(BIN)/ruff check .
@@ -45,6 +45,10 @@ types: $(VENV)/.dev ## mypy
 
 unit: $(VENV)/.dev ## pytest on two processes
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+smoke: $(VENV)/.dev ## every figure of the paper on tiny data
+	rm -rf build/smoke
+	$(BIN)/levelport reproduce all --tier smoke --jobs 2 --out build/smoke
 
 bench: $(VENV)/.dev ## solvers against SciPy and the published settings (minutes; not a test)
 	$(PIP) --editable '.[bench]'

@@ -39,7 +39,7 @@ L-BFGS-B is restarted from the teleported point, so it loses its pairs; Adam and
 softplus networks, reg 1e-4, medians with quartiles over networks; below 1 the teleports help.
 """
 
-SECONDS = """Forty logistic problems (reg 1e-3 and 1e-6), three interleaved rounds, median; ratios problem by
+SECONDS = """Logistic problems on the smaller sets (reg 1e-3 and 1e-6), interleaved rounds, median; ratios problem by
 problem. The machine was shared with other work, so only the ratios mean something.
 
 ![seconds](benchmark-seconds.png)

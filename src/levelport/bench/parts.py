@@ -84,20 +84,25 @@ def _subproblem(tier: Tier) -> list[RunSpec]:
 
 
 def _timing(tier: Tier) -> list[RunSpec]:
-    regs = (1e-1, 1e-3, 1e-6) if tier is Tier.FULL else (1e-3, 1e-6)
-    problems = [problem for problem in instances.logistic() if problem.reg in regs]
-    return [TimingSpec(p, (*RIVALS, ALONE), rounds=3, max_cost=2000.0) for p in problems]
+    sets, rounds = (20, 5) if tier is Tier.FULL else (SMALL_SETS, 3)
+    problems = [problem for problem in instances.logistic(sets) if problem.reg in (1e-3, 1e-6)]
+    return [TimingSpec(p, (*RIVALS, ALONE), rounds=rounds, max_cost=1000.0) for p in problems]
 
 
 def _overhead(tier: Tier) -> list[RunSpec]:
     magic = [ProblemName("logistic", "logreg/magic", reg) for reg in (1e-3, 1e-6)]
     wide = [ProblemName("logistic", "logreg/spambase", 1e-3)]
     small: list[RunSpec] = [OverheadSpec(p, (OURS, LBFGS, NEWTON_CG, ALONE), rounds=11) for p in (*magic, *wide)]
-    return [*small, OverheadSpec("large network", (OURS, LBFGS, ALONE), rounds=1, max_cost=100.0)]
+    large: list[RunSpec] = [
+        OverheadSpec("large network", (OURS, LBFGS, ALONE), rounds=1, max_cost=100.0),
+        OverheadSpec("large network", (OURS, ALONE), rounds=1, max_cost=60.0, copies=7),
+    ]
+    return [*small, *large]
 
 
 def _memory(tier: Tier) -> list[RunSpec]:
-    return [MemorySpec(name, 80.0) for name in (OURS, ALONE, LBFGS, ADAMW, "momentum + teleport every 50")]
+    everyone = (OURS, ALONE, LBFGS, ADAMW, "momentum + teleport every 50") if tier is Tier.FULL else (OURS, ALONE)
+    return [MemorySpec(name, 80.0) for name in everyone]
 
 
 def _growth(tier: Tier) -> list[RunSpec]:

@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from levelport.bench.specs import ACCURACIES
+from levelport.bench.growth import GrowthSpec, TeleportCostSpec
+from levelport.bench.memory import MemorySpec
+from levelport.bench.overhead import OverheadSpec
+from levelport.bench.specs import ACCURACIES, RaceSpec
+from levelport.bench.subproblem_goal import SubproblemSpec
+from levelport.bench.timing import TimingSpec
 from levelport.experiments.profiles import Axis, spent_until_solved
 from levelport.experiments.spec import Curve, Run
 from levelport.experiments.store import TaskResult
@@ -19,10 +24,17 @@ BUDGETS = (100, 300, 1000, 3000)
 
 PROBLEM = ["suite", "problem", "reg", "seed"]
 
+_SPECS = (RaceSpec, SubproblemSpec, TimingSpec, OverheadSpec, MemorySpec, GrowthSpec, TeleportCostSpec)
+
 
 def of_kind(results: Iterable[TaskResult], kind: str) -> list[TaskResult]:
-    """The results of one kind of task that did not fail."""
-    return [result for result in results if result.spec["kind"] == kind and not result.failed]
+    """The results of one kind of task, as it is defined now, that did not fail."""
+    revision = {spec.kind: spec.revision for spec in _SPECS}[kind]
+    return [
+        result
+        for result in results
+        if result.spec["kind"] == kind and result.spec["revision"] == revision and not result.failed
+    ]
 
 
 def races(results: Iterable[TaskResult]) -> pd.DataFrame:
@@ -132,7 +144,10 @@ def overheads(results: Iterable[TaskResult]) -> pd.DataFrame:
     rows = []
     for result in of_kind(results, "overhead"):
         where = result.spec["where"]
-        label = where if isinstance(where, str) else f"{where['name']}, reg {where['reg']:g}"
+        if isinstance(where, str):
+            label = f"{where}, {1438 * result.spec['copies']} samples"
+        else:
+            label = f"{where['name']}, reg {where['reg']:g}"
         for number, name in enumerate(result.spec["competitors"]):
             runs = [run.facts for run in result.runs if run.setting == number]
             shares = [facts["overhead"] for facts in runs]

@@ -46,6 +46,7 @@ class QuasiNewton:
         self._rows: _Rows | None = None
         self._count = 0
         self._newest = -1  # its row
+        self._pending = 0  # newest pairs whose columns of R are still to be computed
         self._order: Tensor | None = None  # rows oldest first; None while the ring has not come round
         self._scale: Tensor | float = 1.0  # B₀⁻¹ in units of ``initial``, from the newest pair
 
@@ -76,7 +77,7 @@ class QuasiNewton:
         if self._count == self._memory:
             ring = torch.arange(self._newest + 1, self._newest + 1 + self._memory, device=s.device)
             self._order = ring % self._memory
-        rows.R[: self._count, self._count - 1] = self._oldest_first(rows.S[: self._count] @ y)
+        self._pending = min(self._pending + 1, self._memory)
         self._scale = sy / yy if self._initial is None else sy / torch.dot(y, self._initial(y))
         return True
 
@@ -94,7 +95,7 @@ class QuasiNewton:
         sizes = torch.linalg.vector_norm(S, dim=1) * torch.linalg.vector_norm(Y, dim=1)
         if bool((products.diagonal() > _LEAST_COSINE * sizes).all()):
             rows.R[:count, :count] = products.triu_()
-            self._count, self._newest = count, count - 1  # rows lie in order, so none is needed yet
+            self._count, self._newest = count, count - 1
             self._scale = products[-1, -1] / torch.dot(Y[-1], Y[-1])
         else:
             for s, y in pairs:
@@ -102,7 +103,7 @@ class QuasiNewton:
 
     def forget(self) -> None:
         """Drop all pairs and the initial matrix: both described another region."""
-        self._count, self._newest, self._order = 0, -1, None
+        self._count, self._newest, self._pending, self._order = 0, -1, 0, None
         self._initial = None
 
     def apply(self, v: Tensor) -> Tensor:
@@ -111,12 +112,22 @@ class QuasiNewton:
             return v.clone() if self._initial is None else self._initial(v)
         S, Y = self._rows.S[: self._count], self._rows.Y[: self._count]
         R = self._rows.R[: self._count, : self._count]
+        if self._pending:
+            self._fill(S, Y, R)
         alpha = torch.linalg.solve_triangular(R, self._oldest_first(S @ v)[:, None], upper=True)[:, 0]
         q = torch.addmv(v, Y.T, self._by_row(alpha), alpha=-1.0)
         q = (q if self._initial is None else self._initial(q)) * self._scale
         right = (R.diagonal() * alpha).sub_(self._oldest_first(Y @ q))
         delta = torch.linalg.solve_triangular(R.T, right[:, None], upper=False)[:, 0]
         return torch.addmv(q, S.T, self._by_row(delta))
+
+    def _fill(self, S: Tensor, Y: Tensor, R: Tensor) -> None:
+        """The pending columns of R, all at once: for large models the time goes into reading S."""
+        first = self._count - self._pending
+        start = self._newest + 1 - self._pending
+        newest = Y[start : self._newest + 1] if start >= 0 else Y[torch.arange(start, self._newest + 1) % self._memory]
+        R[:, first:] = self._oldest_first((newest @ S.T).T).triu(-first)
+        self._pending = 0
 
     def _allocated(self, like: Tensor) -> _Rows:
         if self._rows is None:

@@ -203,14 +203,15 @@ class RecycledRun:
             depth = (2.0 * fraction - fraction**2) * decrease
             level = math.sqrt(2.0 * depth / theta)  # where the wall meets f(w), in the model
             climb = min(max(_GROWTH * start.gradient_norm / theta, _LEAST_CLIMB * level), _MOST_CLIMB * level)
-            end = objective.at(start.x + fraction * step + climb * steepest)
+            bottom = torch.add(start.x, step, alpha=fraction)
+            end = objective.at(torch.add(bottom, steepest, alpha=climb))
             if math.isfinite(end.value) and end.value <= start.value and end.finite:
                 self._learn(start, end)
                 if end.gradient_norm >= start.gradient_norm:
                     return end, attempt == 0
                 # Low enough but too flat: the wall is less steep than it was. Climb on from what was measured.
                 higher = min(climb * 1.5 * start.gradient_norm / max(end.gradient_norm, 1e-300), 3.0 * level)
-                again = objective.at(start.x + fraction * step + higher * steepest)
+                again = objective.at(torch.add(bottom, steepest, alpha=higher))
                 if again.value <= start.value and again.finite and again.gradient_norm >= start.gradient_norm:
                     self._learn(end, again)
                     return again, attempt == 0

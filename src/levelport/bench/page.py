@@ -44,7 +44,7 @@ def write_page(store: Store, directory: Path) -> list[Path]:
     for name, frame in frames.items():
         if not frame.empty:
             written.append(directory / f"{name}.csv")
-            frame.to_csv(written[-1], index=False, float_format="%.6g")
+            frame.to_csv(written[-1], index=False, float_format="%.5g")
     written += _draw(frames, directory)
     written.append(directory / "benchmark.md")
     write_text(written[-1], page(frames))

@@ -74,8 +74,6 @@ def _race_row(result: TaskResult, f_star: float) -> dict[str, Any]:
     }
     for tau in ACCURACIES:
         row[f"cost_{tau:g}"] = spent_until_solved(run, f_start, f_star, tau, Axis.COST)
-    for tau in ACCURACIES:
-        row[f"seconds_{tau:g}"] = spent_until_solved(run, f_start, f_star, tau, Axis.SECONDS)
     for budget in BUDGETS:
         known = budget <= result.spec["max_cost"] or bool(run.facts["ended_by_itself"])
         row[f"loss_{budget}"] = value_at(run, budget) if known else math.nan

@@ -72,6 +72,18 @@ def test_scipy_pays_once_for_value_and_gradient_at_one_point() -> None:
     assert value == pytest.approx(0.5 * residual @ gradient)
 
 
+def test_torch_can_differentiate_an_automatic_objective_twice_without_grad_mode() -> None:
+    instance = ProblemName("function", "rosenbrock").build()
+    function = TorchFunction(Watched(instance.objective))
+    x = instance.x0.clone().requires_grad_()
+    v = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    (gradient,) = torch.autograd.grad(function(x), x, create_graph=True)
+    with torch.no_grad():
+        (product,) = torch.autograd.grad(gradient, x, v)
+    # ∇²f e₁ = (1200 x² - 400 y + 2, -400 x) at (-1.2, 1).
+    torch.testing.assert_close(product, torch.tensor([1330.0, 480.0], dtype=torch.float64))
+
+
 def test_torch_can_differentiate_it_twice() -> None:
     watched = Watched(quadratic())
     function = TorchFunction(watched)
@@ -98,3 +110,14 @@ def test_every_competitor_minimises_a_quadratic(name: str) -> None:
 def test_a_misspelt_competitor_is_named() -> None:
     with pytest.raises(UnknownNameError, match=r"levelport\.minimize"):
         competitor_named("levelport.minimise")
+
+
+def test_products_do_not_vanish_without_grad_mode() -> None:
+    instance = ProblemName("function", "rosenbrock").build()
+    v = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    with torch.no_grad():
+        early = instance.objective.at(instance.x0, curvature=True)
+        late = instance.objective.at(instance.x0)
+        assert early.gradient.requires_grad is False
+        for point in (early, late):
+            torch.testing.assert_close(point.hvp(v), torch.tensor([1330.0, 480.0], dtype=torch.float64))

@@ -83,9 +83,11 @@ class _Gradient(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, last: _LastPoint) -> Tensor:
         ctx.save_for_backward(x)
         ctx.last = last
-        return last.at(x).gradient.clone()
+        with torch.enable_grad():
+            return last.at(x).gradient.clone()
 
     @staticmethod
     def backward(ctx: Any, *vectors: Tensor) -> tuple[Tensor, None]:
         (x,) = ctx.saved_tensors
-        return ctx.last.at(x).hvp(vectors[0]), None
+        with torch.enable_grad():  # a backward pass switches graphs off, and the inner objective may need one
+            return ctx.last.at(x).hvp(vectors[0]), None

@@ -70,7 +70,7 @@ def networks(pairs: pd.DataFrame) -> Figure:
             ratios = [row[f"ratio_{b}"] for b in known]
             panel.plot(known, ratios, color=BLUE if softplus else ORANGE, marker="o", markersize=2.5, linewidth=0.8)
         _unit_line(panel)
-        panel.set_title(f"reg {reg:g}, {len(rows)} networks")
+        panel.set_title(f"reg {accuracy(reg)}, {len(rows)} networks")
         panel.set_xlabel("gradient equivalents")
     panels[0][0].set_ylabel("loss with / without teleports")
     legend_below(figure, [("ReLU", {"color": ORANGE}), ("softplus", {"color": BLUE})])

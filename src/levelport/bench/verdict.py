@@ -10,6 +10,7 @@ import pandas as pd
 from levelport.bench import tables
 from levelport.bench.goals import HARD, pivot
 from levelport.bench.parts import ADAMW, ALONE, LBFGS, NEWTON_CG, NO_CLIMB, OURS
+from levelport.bench.pictures import varying
 
 PUBLISHED = "GD-Armijo + published teleports"
 
@@ -31,8 +32,23 @@ def sentences(frames: dict[str, pd.DataFrame]) -> list[str]:
             f"Where L-BFGS-B needs more than {HARD:g}, we are cheaper on {', '.join(wins) or 'none'}, dearer on "
             f"{', '.join(losses) or 'none'}."
         )
+    said += _growth_sentences(frames["benchmark-growth"])
     said += _network_sentences(frames)
     return said
+
+
+def _growth_sentences(frame: pd.DataFrame) -> list[str]:
+    """Our cost against that of L-BFGS-B as the condition number grows."""
+    if frame.empty:
+        return []
+    series = varying(frame, "condition").pivot(index="condition", columns="competitor", values="gradient_equivalents")
+    if OURS not in series or LBFGS not in series:
+        return []
+    words = [f"{row[OURS]:g} against {row[LBFGS]:g} at {condition:.0e}" for condition, row in series.iterrows()]
+    return [
+        "Synthetic logistic problems, cost to 1e-6, ours against L-BFGS-B by condition number: "
+        f"{', '.join(words).replace('e+0', 'e')}."
+    ]
 
 
 def _comparison(ours: pd.Series, theirs: pd.Series, name: str) -> str:

@@ -11,6 +11,7 @@ import torch
 from levelport.bench.callables import NumpyFunctions, TorchFunction
 from levelport.bench.competitors import COMPETITORS, competitor_named
 from levelport.bench.instances import ProblemName
+from levelport.bench.memory import peak_of_this_process
 from levelport.bench.specs import race
 from levelport.bench.watched import Enough, Watched
 from levelport.optim.minimize import minimize
@@ -121,3 +122,10 @@ def test_products_do_not_vanish_without_grad_mode() -> None:
         assert early.gradient.requires_grad is False
         for point in (early, late):
             torch.testing.assert_close(point.hvp(v), torch.tensor([1330.0, 480.0], dtype=torch.float64))
+
+
+def test_peak_memory_sees_what_was_allocated() -> None:
+    before = peak_of_this_process()
+    size = int(before) // 8 + 2**24  # more than everything so far, in float64
+    torch.ones(size, dtype=torch.float64)
+    assert peak_of_this_process() - before > 0.9 * 8 * 2**24

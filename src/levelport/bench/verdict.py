@@ -49,9 +49,9 @@ def _seconds_sentences(timings: pd.DataFrame) -> list[str]:
             _, middle, _ = tables.ratio_quartiles(spent[OURS], spent[name])
             words.append(f"{middle:.2f} times as long as {name}")
     return [
-        f"In seconds, {len(spent)} small logistic problems, 1e-10: we take {', '.join(words)} (medians). Evaluations take "
-        "a fraction of a millisecond there, so our own Python counts, and a closed-form HVP is cheaper than the two "
-        "gradients it is charged as."
+        f"In seconds, {len(spent)} small logistic problems, 1e-10: we take {', '.join(words)} (medians). "
+        "Evaluations take a fraction of a millisecond there, so our own Python counts, and a closed-form HVP is "
+        "cheaper than the two gradients it is charged as."
     ]
 
 

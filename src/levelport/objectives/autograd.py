@@ -88,8 +88,11 @@ def _flat_gradient(loss: Tensor, leaves: list[Tensor], *, create_graph: bool) ->
     if not loss.requires_grad:  # constant in x
         return torch.cat([torch.zeros_like(leaf).reshape(-1) for leaf in leaves])
     # The caller may be inside torch.no_grad(); the flat gradient needs its graph all the same, or HVPs would vanish.
-    with _NamedFailures(), torch.set_grad_enabled(create_graph):
-        parts = torch.autograd.grad(loss, leaves, retain_graph=True, create_graph=create_graph, materialize_grads=True)
+    with torch.set_grad_enabled(create_graph):
+        with _NamedFailures():
+            parts = torch.autograd.grad(
+                loss, leaves, retain_graph=True, create_graph=create_graph, materialize_grads=True
+            )
         return torch.cat([part.reshape(-1) for part in parts])
 
 

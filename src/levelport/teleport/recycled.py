@@ -157,9 +157,10 @@ class RecycledRun:
         sy, ss, yy, slope = torch.stack(products).tolist()
         if self._model.update_known(s, y, sy, ss, yy):
             self._pairs_until_purchase -= 1
-        along, length, change = slope / old.gradient_norm, math.sqrt(ss), math.sqrt(yy)
+        length, change = math.sqrt(ss), math.sqrt(yy)
         # A gradient step from old: y ≈ ∇²f s is one power iteration, ‖y‖/‖s‖ the curvature.
-        if along < -0.999 * length and change > 0.0 and math.isfinite(change):
+        straight = slope < -0.999 * length * old.gradient_norm
+        if straight and length > 0.0 and change > 0.0 and math.isfinite(change):
             self._steepest, self._curvature = y / change, change / length
 
     def _descent(self, start: Point) -> tuple[Tensor, float, bool]:

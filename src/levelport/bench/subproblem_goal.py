@@ -65,7 +65,8 @@ class SubproblemSpec(RunSpec):
                 f"{name}_excess": max(0.0, result.value - level),
             }
             facts["start_norm"] = result.gradient_norm_start
-            reached.append(result.gradient_norm)
+            if result.value <= level:  # the published solver may return points above it, which are no measure
+                reached.append(result.gradient_norm)
         minimiser = named.optimum().point()
         starts = [x, *_on_the_level(objective, minimiser, level)]
         for number, start in enumerate(starts):
@@ -74,7 +75,7 @@ class SubproblemSpec(RunSpec):
                 reached.append(result.gradient_norm)
             if number == 0:
                 facts["long_norm"] = result.gradient_norm
-        facts["best_norm"] = max(reached)
+        facts["best_norm"] = max(reached, default=facts["start_norm"])
         return [Run(final_value=level, facts=facts)]
 
 

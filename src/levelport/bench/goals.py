@@ -100,8 +100,8 @@ def network_goals(pairs: pd.DataFrame) -> list[Goal]:
     ]
     for budget in (1000, 3000):
         column = f"ratio_{budget}"
-        weak = longest[(longest["reg"] <= 1e-4)]
-        weak = weak[weak[column].notna()] if column in weak else weak.head(0)
+        all_weak = longest[(longest["reg"] <= 1e-4)]
+        weak = all_weak[all_weak[column].notna()] if column in all_weak else all_weak.head(0)
         if weak.empty:
             goals.append(Goal(f"networks, reg ≤ 1e-4: lower at {budget} on 80 %", None, "not run"))
             continue
@@ -109,8 +109,8 @@ def network_goals(pairs: pd.DataFrame) -> list[Goal]:
         goals.append(
             Goal(
                 f"networks, reg ≤ 1e-4: lower at {budget} on at least 80 % of the problems",
-                lower >= 0.8 * len(weak),
-                f"{lower} of {len(weak)}; median ratio of losses {weak[column].median():.3f}",
+                lower >= 0.8 * len(weak) if len(weak) > 0.5 * len(all_weak) else None,  # a few decide nothing
+                f"{lower} of {len(weak)} run; median ratio of losses {weak[column].median():.3f}",
             )
         )
     return goals

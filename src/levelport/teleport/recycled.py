@@ -12,7 +12,7 @@ Both are evaluated at once, at x⁺. The steepest direction comes for free, too:
 moves along ∇f(x⁺) ≈ θ a v, so that its change of gradient is a power iteration on ∇²f and refreshes v and θ. And 1/θ is
 the step size of that gradient step.
 
-If half of the model's memory has been filled and the run goes on, the spectrum of ∇²f is richer than that. Then
+If thirty pairs have been seen and the run goes on, the spectrum of ∇²f is richer than they can tell. Then
 curvature is bought: the Newton system is solved by conjugate gradients, preconditioned by the model, more accurately as
 the gradient shrinks. Where it meets negative curvature or the step it promised fails, buying is put off for twice as
 long.
@@ -46,21 +46,21 @@ class Recycled:
     """How an optimizer teleports at every step.
 
     Args:
-        memory: secant pairs kept, two vectors of x's size each; None takes 60, or fewer for large models.
-        patience: pairs seen before curvature is bought; None takes half the memory.
+        memory: secant pairs kept, two vectors of x's size each; None takes 60, or down to 10 for large models.
+        patience: pairs seen before curvature is bought.
         max_hvps: Hessian-vector products bought per teleport.
         forcing: the residual of a bought Newton step is at most (‖∇f‖/‖∇f at the first teleport‖)^forcing.
     """
 
     memory: int | None = None
-    patience: int | None = None
+    patience: int = 30
     max_hvps: int = 200
     forcing: float = 0.3
 
     def __post_init__(self) -> None:
         if self.memory is not None and self.memory < 1:
             raise ValueError(f"memory must be at least 1, not {self.memory}; None chooses it by the size of x.")
-        if self.patience is not None and self.patience < 0:
+        if self.patience < 0:
             raise ValueError(f"patience must not be negative, not {self.patience}.")
         if self.max_hvps < 0:
             raise ValueError(f"max_hvps must not be negative, not {self.max_hvps}; 0 never buys curvature.")
@@ -134,10 +134,10 @@ class RecycledRun:
     def _open(self, objective: Objective, start: Point) -> None:
         """The first teleport spends one HVP: on the steepest direction, its curvature and the first pair."""
         memory = self.settings.memory
-        # Sixty pairs up to a million numbers, then as many as fit into 2²⁶ numbers, at least five.
-        self._capacity = memory if memory is not None else max(5, min(60, 2**25 // objective.dimension))
+        # Sixty pairs of up to 140 000 numbers, then as many as fit into 2²⁴ numbers, at least ten.
+        self._capacity = memory if memory is not None else max(10, min(60, 2**23 // objective.dimension))
         self._model = QuasiNewton(self._capacity)
-        self._pairs_until_purchase = self._patience
+        self._pairs_until_purchase = self.settings.patience
         self._first_gradient_norm = start.gradient_norm
         objective.verify_deterministic(start)
         image = start.hessian_normal
@@ -145,10 +145,6 @@ class RecycledRun:
         if curvature > 0.0 and math.isfinite(curvature):
             self._steepest, self._curvature = image / curvature, curvature
             self._model.update(start.normal, image)
-
-    @property
-    def _patience(self) -> int:
-        return self._capacity // 2 if self.settings.patience is None else self.settings.patience
 
     def _learn(self, old: Point, new: Point) -> None:
         """Add the secant pair of two points; refresh the steepest direction if it was a gradient step."""
@@ -191,7 +187,7 @@ class RecycledRun:
     def _put_off(self) -> None:
         """Next purchase after twice as many pairs as last time."""
         self._backoff *= 2
-        self._pairs_until_purchase = self._backoff * max(1, self._patience)
+        self._pairs_until_purchase = self._backoff * max(1, self.settings.patience)
 
     def _land(self, objective: Objective, start: Point, step: Tensor, decrease: float) -> tuple[Point | None, bool]:
         """x⁺ on a shortened step if need be, None if nothing feasible was found; whether the full step held."""

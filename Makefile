@@ -34,7 +34,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.torch
 demo: $(VENV)/.demo ## teleport on embedded problems, pictures in demo/
 	$(BIN)/levelport demo --out demo
 
-test: lint types unit smoke ## lint, type-check, test, and run every figure of the paper in miniature
+test: lint types smoke unit ## lint, type-check, test, and run every figure of the paper in miniature
 
 lint: $(VENV)/.dev ## ruff
 	$(BIN)/ruff check .

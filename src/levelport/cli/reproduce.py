@@ -162,10 +162,12 @@ def _claims_of_stored(console: Console, study: Study, setup: Setup, out: Path) -
 
 
 def _print_claims(console: Console, judged: list[Judged] | tuple[Judged, ...]) -> None:
+    from levelport.experiments.teleports import SOLVER_TITLES
+
     colours = {True: "green", False: "red", None: "yellow"}
     for entry in judged:
         verdict = entry.verdict
-        solver = f" ({entry.claim.solver} solver)" if entry.claim.solver else ""
+        solver = f" ({SOLVER_TITLES[entry.claim.solver]})" if entry.claim.solver else ""
         console.print(f"[{colours[verdict.holds]}]{verdict.words}[/]: {entry.claim.statement}{solver}", highlight=False)
         console.print(f"    {verdict.measured}", style="dim", highlight=False, markup=False)
 

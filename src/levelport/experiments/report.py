@@ -19,6 +19,7 @@ from levelport.experiments.registry import STUDIES
 from levelport.experiments.reproduction import write_text
 from levelport.experiments.runner import in_words
 from levelport.experiments.study import Tier
+from levelport.experiments.teleports import SOLVER_TITLES
 
 _PREFERENCE = (Tier.FULL, Tier.QUICK, Tier.SMOKE)
 
@@ -139,7 +140,7 @@ def _claims(sections: list[Section]) -> str:
     parts = ['<h2 id="claims">What the paper says, and what was found</h2>']
     for section in sections:
         for claim in section.summary["claims"]:
-            solver = f", {claim['solver']} solver" if claim["solver"] else ""
+            solver = f", {SOLVER_TITLES[claim['solver']]}" if claim["solver"] else ""
             where = (
                 f'<a href="#{section.name}">Figure {section.name[3:]}</a>, {section.tier.value} tier{escape(solver)}'
             )

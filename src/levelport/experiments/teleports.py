@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -15,7 +16,7 @@ from levelport.teleport import SQP, Auto, Teleporter, TeleportResult, teleport
 SolverName = Literal["published", "ours"]
 SOLVER_NAMES: tuple[SolverName, ...] = get_args(SolverName)
 
-SOLVER_TITLES: dict[SolverName, str] = {"published": "published solver", "ours": "our solver"}
+SOLVER_TITLES: Mapping[str, str] = {"published": "published solver", "ours": "our solver"}
 """For pictures and pages."""
 
 

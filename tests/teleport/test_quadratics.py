@@ -11,6 +11,7 @@ from torch import Tensor
 from levelport import Auto, Status, teleport
 from levelport.problems.functions import booth
 from levelport.problems.quadratics import Quadratic
+from levelport.teleport.ascent import Frame
 
 EXACT = Auto(krylov=1000)  # room for the whole space
 
@@ -140,3 +141,12 @@ def test_float32() -> None:
     result = teleport(quadratic, start)
     assert result.gradient_norm == pytest.approx(quadratic.largest_gradient_norm(start), rel=1e-4)
     assert result.value <= result.value_start
+
+
+def test_a_small_curvature_is_not_taken_for_none() -> None:
+    """Between the two flattest axes H n is 1e-9 of λ_max, and still no KKT point with λ = 0."""
+    spectrum = torch.tensor([1.0, 2.0, 1e9], dtype=torch.float64)
+    objective = Quadratic(spectrum, torch.eye(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64))
+    frame = Frame.at(objective.at(torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64)), level_set=False)
+    assert frame.image_norm < 1e-8 * 1e9
+    assert not frame.converged(1e-6, length=math.sqrt(2.0))

@@ -70,10 +70,10 @@ class Frame:
         """Whether the HVP was usable."""
         return math.isfinite(self.image_norm)
 
-    def converged(self, tol: float, curvature_scale: float) -> bool:
-        """KKT: H n parallel to n, or so small against the curvature of f elsewhere that it vanishes (λ = 0)."""
+    def converged(self, tol: float, length: float) -> bool:
+        """KKT: H n parallel to n, or λ = 0: over ``length``, the problem's own, H n changes g by next to nothing."""
         residual = self.ascent_norm * self.point.gradient_norm
-        return residual <= tol * self.image_norm or self.image_norm <= tol * curvature_scale
+        return residual <= tol * self.image_norm or self.image_norm * length <= tol * self.point.gradient_norm
 
 
 class LevelSetAscent:
@@ -84,7 +84,7 @@ class LevelSetAscent:
         memory: pairs that L-BFGS keeps.
         initial: its initial matrix, None for the identity.
         radius: the longest allowed distance from the task's start.
-        curvature_scale: the largest curvature of f seen so far.
+        length: the problem's own length, over which a vanishing curvature is told from a small one.
     """
 
     def __init__(
@@ -96,12 +96,12 @@ class LevelSetAscent:
         memory: int,
         initial: InitialMatrix | None,
         radius: float,
-        curvature_scale: float,
+        length: float,
     ) -> None:
         self.task = task
         self.progress = progress
         self.radius = radius
-        self.curvature_scale = curvature_scale
+        self.length = length
         self.quasi_newton = QuasiNewton(memory, initial)
         self.status: Status | None = None
         self._step_length = math.nan
@@ -124,10 +124,9 @@ class LevelSetAscent:
         if not frame.finite:
             self.status = Status.STALLED
             return
-        self.curvature_scale = max(self.curvature_scale, frame.image_norm)
         self.progress.record(frame.point, frame.certificate, self._step_length)
         self.progress.offer(frame.point)
-        if frame.converged(self.task.tol, self.curvature_scale):
+        if frame.converged(self.task.tol, self.length):
             self.status = Status.CONVERGED
         elif self.task.meets_target(frame.point, frame.certificate):
             self.status = Status.TARGET_REACHED
@@ -238,7 +237,7 @@ class LevelSetAscent:
     def converged_at(self, point: Point) -> bool:
         """Whether ``point`` is a KKT point by the standards of this ascent."""
         frame = Frame.at(point, level_set=self.task.level_set)
-        return frame.converged(self.task.tol, self.curvature_scale)
+        return frame.converged(self.task.tol, self.length)
 
     def land(self) -> None:
         """Put the iterate onto the level. An ascent that converged beside it goes on if that was no KKT point."""

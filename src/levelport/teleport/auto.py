@@ -15,7 +15,7 @@ from levelport.objective import Point, norm
 from levelport.teleport.ascent import LevelSetAscent
 from levelport.teleport.base import Outcome, Progress, Task
 from levelport.teleport.krylov import KrylovModel
-from levelport.teleport.predictor import Prediction, predict
+from levelport.teleport.predictor import predict
 from levelport.teleport.quasi_newton import InitialMatrix
 from levelport.teleport.result import Status
 from levelport.teleport.retraction import retract
@@ -56,7 +56,7 @@ class Auto:
             return Outcome(task.start, stop)
         starts: list[Point] = [task.start]
         initial: InitialMatrix | None = None
-        length, scale = float(norm(task.start.x)), 0.0
+        length = max(float(norm(task.start.x)), _cauchy_length(task.start))
         if self.krylov != 0:
             prediction = predict(task, progress, self._capacity(task.start))
             starts = [end for end in prediction.ends if end.gradient_norm > 0.0][: self.explore]
@@ -65,8 +65,8 @@ class Auto:
             # Without an end the start itself goes on; with a poor one (non-convex f) it takes part in the race.
             if not starts or prediction.norm_on_level(starts[0], task.level) <= task.start.gradient_norm:
                 starts = [task.start, *starts][: self.explore]
-            initial, length, scale = _facts(prediction, length)
-        radius = task.radius if task.radius is not None else _RADIUS_FACTOR * max(length, _cauchy_length(task.start))
+            initial, length = level_set_curvature(prediction.model), max(length, prediction.reach)
+        radius = task.radius if task.radius is not None else _RADIUS_FACTOR * length
         ascents: list[LevelSetAscent] = []
         for start in starts:
             # One HVP for the ascent's first frame and one for the certificate of the point returned.
@@ -80,7 +80,7 @@ class Auto:
                     memory=self.memory,
                     initial=initial,
                     radius=radius,
-                    curvature_scale=scale,
+                    length=length,
                 )
             )
         if not ascents:  # the predictor used the budget up: put what it found onto the level, by gradients alone
@@ -147,15 +147,6 @@ def _limit(first: float, second: float, third: float) -> float:
         return third
     ratio = min(late / early, 0.8) if early > 0.0 else 0.8
     return third + late * ratio / (1.0 - ratio)
-
-
-def _facts(prediction: Prediction, length: float) -> tuple[InitialMatrix | None, float, float]:
-    """What the predictor leaves for the corrector: an initial matrix, a length scale and a curvature scale."""
-    model = prediction.model
-    if model.size == 0:
-        return None, length, 0.0
-    scale = float(model.ritz_values.abs().max())
-    return level_set_curvature(model), max(length, prediction.reach), scale
 
 
 def level_set_curvature(model: KrylovModel) -> InitialMatrix | None:

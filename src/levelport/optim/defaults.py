@@ -22,7 +22,7 @@ SCHEDULE: Schedule = WhenItPays()
 """Of ``Teleported``."""
 
 JUMP = Jump(solver=Auto(explore=1), max_hvps=10)
-"""How ``Teleported`` teleports: briefly, since most of the growth comes with the first few HVPs."""
+"""How ``Teleported`` teleports: briefly. On two small networks ten HVPs left a lower loss than fifty at equal cost."""
 
 GTOL = 1e-8
 """‖∇f‖ relative to its value at x0."""

@@ -37,14 +37,14 @@ def assert_pinned(counted: float, pinned: float) -> None:
 @pytest.mark.parametrize(
     ("name", "cost"),
     [
-        (ProblemName("logistic", "logreg/blood", 1e-6), 27.0),
+        (ProblemName("logistic", "logreg/blood", 1e-6), 13.0),
         (ProblemName("logistic", "logreg/pima", 1e-3), 25.0),
-        (ProblemName("logistic", "logreg/ionosphere", 1e-4), 176.0),
-        (ProblemName("logistic", "logreg/chess-krvkp", 1e-3), 70.0),
-        (ProblemName("quadratic", "condition 1e4"), 610.0),
-        (ProblemName("function", "beale"), 61.5),
-        (ProblemName("function", "rosenbrock"), 123.0),
-        (ProblemName("function", "rosenbrock-10"), 179.0),
+        (ProblemName("logistic", "logreg/ionosphere", 1e-4), 62.0),
+        (ProblemName("logistic", "logreg/chess-krvkp", 1e-3), 37.0),
+        (ProblemName("quadratic", "condition 1e4"), 443.0),
+        (ProblemName("function", "beale"), 29.0),
+        (ProblemName("function", "rosenbrock"), 50.0),
+        (ProblemName("function", "rosenbrock-10"), 94.5),
     ],
     ids=str,
 )

@@ -192,6 +192,7 @@ CORE = (
     *_with_and_without("GD-Armijo", "auto"),
     Competitor("the same without the climb", _ours(jump=DescentOnly())),
     Competitor("SciPy L-BFGS-B", _scipy("L-BFGS-B", LBFGSB)),
+    Competitor("SciPy L-BFGS-B, 60 pairs", _scipy("L-BFGS-B", LBFGSB | {"maxcor": 60})),
     Competitor("SciPy Newton-CG", _scipy("Newton-CG", {"xtol": 0.0})),
 )
 """GD alone, with the paper's teleports and ours, and the two rivals that the goals name."""

@@ -96,7 +96,7 @@ class TeleportCostSpec(RunSpec):
             x0 = 1.0 / separable.weights
             objective = AutogradObjective(separable, x0)
         # Ten pairs, bought curvature switched off, ten HVPs: every teleport does the same work at every size.
-        jump = Recycled(memory=10, max_hvps=0) if self.jump == "recycled" else Jump("auto", max_hvps=10)
+        jump = Recycled(memory=10) if self.jump == "recycled" else Jump("auto", max_hvps=10)
         iterations = self.iterations if self.jump == "recycled" else 3
         began = time.thread_time()
         result = minimize(objective, x0, jump=jump, gtol=0.0, max_iterations=iterations)

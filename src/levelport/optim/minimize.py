@@ -6,6 +6,7 @@ import difflib
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -25,7 +26,8 @@ from levelport.optim.polyak import Polyak
 from levelport.optim.progress_bar import progress_bar
 from levelport.optim.schedules import Never, Schedule
 from levelport.optim.step_rule import StepRule
-from levelport.teleport import TeleportResult
+from levelport.teleport import Status, TeleportResult
+from levelport.teleport.recycled import Enough
 
 METHODS: dict[str, Callable[[], StepRule]] = {
     "auto": lambda: defaults.METHOD,
@@ -53,8 +55,8 @@ class Teleport(Protocol):
 class TeleportSettings(Protocol):
     """How ``minimize`` teleports: :class:`Recycled`, :class:`~levelport.optim.jump.Jump`, or anything like them."""
 
-    def begin(self) -> Teleport:
-        """A fresh memory for one run."""
+    def begin(self, enough: Enough) -> Teleport:
+        """A fresh memory for one run; a teleport may end at a point that is ``enough``, climbed or not."""
 
 
 Callback = Callable[[MinimizeRow, Point], object]
@@ -93,8 +95,9 @@ def minimize(
         gtol_absolute: stop when ‖∇f(x)‖ is at most this.
         f_target: stop when f(x) is at most this.
         max_iterations: budget of steps.
-        max_cost: budget of gradient equivalents (value ½, gradient 1, HVP 2); checked once per iteration.
-        max_seconds: budget of time; checked once per iteration.
+        max_cost: budget of gradient equivalents (value ½, gradient 1, HVP 2); checked once per iteration, and by
+            recycled teleports at every descent.
+        max_seconds: budget of time; checked at the same places.
         callback: called as ``callback(row, point)`` with every new point; a true answer stops the run.
         progress: show a bar (needs rich).
 
@@ -107,20 +110,15 @@ def minimize(
     """
     rule = method_named(method) if isinstance(method, str) else method
     schedule = _as_schedule(teleport)
-    _check_budgets(max_iterations, max_cost, max_seconds, gtol, gtol_absolute)
+    limits = _Limits(gtol, gtol_absolute, f_target, max_iterations, max_cost, max_seconds)
     objective, structure, flat = as_objective(fun, x0)
     if isinstance(objective, DistributedObjective) and math.isfinite(max_seconds):
         raise ValueError("max_seconds cannot be used across ranks, whose clocks differ; use max_cost.")
-    run = _Run(objective, callback)
+    run = _Run(objective, limits, callback)
     with progress_bar(progress, max_iterations, max_cost) as show:
         run.show = show
-        status = run.loop(
-            rule,
-            schedule,
-            (defaults.MINIMIZE_JUMP if jump is None else jump).begin(),
-            flat,
-            lambda run: _reason_to_stop(run, gtol, gtol_absolute, f_target, max_iterations, max_cost, max_seconds),
-        )
+        teleports = (defaults.MINIMIZE_JUMP if jump is None else jump).begin(run.is_enough)
+        status = run.loop(rule, schedule, teleports, flat)
     return MinimizeResult(
         x=structure.assemble(structure.leaves(run.point.x)),
         value=run.point.value,
@@ -133,13 +131,36 @@ def minimize(
     )
 
 
+@dataclass(frozen=True)
+class _Limits:
+    """When to stop; see :func:`minimize`."""
+
+    gtol: float
+    gtol_absolute: float
+    f_target: float
+    max_iterations: int
+    max_cost: float
+    max_seconds: float
+
+    def __post_init__(self) -> None:
+        if self.max_iterations < 0:
+            raise ValueError(f"max_iterations must not be negative, not {self.max_iterations}.")
+        for name, value in (("max_cost", self.max_cost), ("max_seconds", self.max_seconds)):
+            if not value > 0:
+                raise ValueError(f"{name} must be positive, not {value}.")
+        for name, value in (("gtol", self.gtol), ("gtol_absolute", self.gtol_absolute)):
+            if not value >= 0.0:
+                raise ValueError(f"{name} must not be negative, not {value}.")
+
+
 class _Run:
     """The state of one minimisation."""
 
     point: Point
 
-    def __init__(self, objective: Objective, callback: Callback | None) -> None:
+    def __init__(self, objective: Objective, limits: _Limits, callback: Callback | None) -> None:
         self.objective = objective
+        self._limits = limits
         self.iteration = 0
         self.teleports = 0
         self.trace: list[MinimizeRow] = []
@@ -160,14 +181,7 @@ class _Run:
             time.perf_counter() - self._began,
         )
 
-    def loop(
-        self,
-        rule: StepRule,
-        schedule: Schedule,
-        jump: Teleport,
-        x0: Tensor,
-        reason_to_stop: Callable[[_Run], MinimizeStatus | None],
-    ) -> MinimizeStatus:
+    def loop(self, rule: StepRule, schedule: Schedule, jump: Teleport, x0: Tensor) -> MinimizeStatus:
         self.point = self.objective.at(x0, curvature=schedule.due(0, self._history) if not schedule.watches else False)
         if not self.point.finite:
             return MinimizeStatus.NON_FINITE_START
@@ -176,9 +190,14 @@ class _Run:
         while True:
             if self._asked_to_stop:
                 return MinimizeStatus.STOPPED
-            if (reason := reason_to_stop(self)) is not None:
+            if (reason := self._reason_to_stop(self.point)) is not None:
                 return reason
             result = self._teleport_if_due(schedule, jump)
+            descended = result is not None and result.status is Status.DESCENDED
+            if descended and (reason := self._reason_to_stop(self.point)) is not None:
+                self.iteration += 1  # the descent was the last step
+                self._record(teleported=False, step=math.nan)
+                return reason
             step = rule.advance(self.objective, self.point, state, result)
             if step.point is None:
                 return MinimizeStatus.NO_STEP
@@ -187,6 +206,24 @@ class _Run:
             self.point, state = step.point, step.state
             self.iteration += 1
             self._record(teleported=False, step=step.size)
+
+    def is_enough(self, point: Point) -> bool:
+        """Whether the run would stop at ``point``."""
+        return self._reason_to_stop(point) is not None
+
+    def _reason_to_stop(self, point: Point) -> MinimizeStatus | None:
+        limits = self._limits
+        if point.gradient_norm <= max(limits.gtol * self.trace[0].gradient_norm, limits.gtol_absolute):
+            return MinimizeStatus.GRADIENT_SMALL
+        if point.value <= limits.f_target:
+            return MinimizeStatus.TARGET_REACHED
+        if self.iteration >= limits.max_iterations:
+            return MinimizeStatus.MAX_ITERATIONS
+        if self.cost.gradient_equivalents >= limits.max_cost:
+            return MinimizeStatus.MAX_COST
+        if time.perf_counter() - self._began >= limits.max_seconds:
+            return MinimizeStatus.MAX_SECONDS
+        return None
 
     def _teleport_if_due(self, schedule: Schedule, jump: Teleport) -> TeleportResult | None:
         spent = self.cost.gradient_equivalents
@@ -210,29 +247,6 @@ class _Run:
             self._asked_to_stop = True
 
 
-def _reason_to_stop(
-    run: _Run,
-    gtol: float,
-    gtol_absolute: float,
-    f_target: float,
-    max_iterations: int,
-    max_cost: float,
-    max_seconds: float,
-) -> MinimizeStatus | None:
-    now, cost = run.trace[-1], run.cost
-    if now.gradient_norm <= max(gtol * run.trace[0].gradient_norm, gtol_absolute):
-        return MinimizeStatus.GRADIENT_SMALL
-    if now.value <= f_target:
-        return MinimizeStatus.TARGET_REACHED
-    if run.iteration >= max_iterations:
-        return MinimizeStatus.MAX_ITERATIONS
-    if cost.gradient_equivalents >= max_cost:
-        return MinimizeStatus.MAX_COST
-    if cost.seconds >= max_seconds:
-        return MinimizeStatus.MAX_SECONDS
-    return None
-
-
 def method_named(name: str) -> StepRule:
     """The method called ``name`` with its default settings, or an error with a suggestion."""
     if name in METHODS:
@@ -253,14 +267,3 @@ def _as_schedule(teleport: Schedule | bool) -> Schedule:
     if teleport is False:
         return Never()
     raise ValueError(f"teleport must be a schedule such as Every(50), True or False, not {teleport!r}.")
-
-
-def _check_budgets(max_iterations: int, max_cost: float, max_seconds: float, gtol: float, gtol_absolute: float) -> None:
-    if max_iterations < 0:
-        raise ValueError(f"max_iterations must not be negative, not {max_iterations}.")
-    for name, value in (("max_cost", max_cost), ("max_seconds", max_seconds)):
-        if not value > 0:
-            raise ValueError(f"{name} must be positive, not {value}.")
-    for name, value in (("gtol", gtol), ("gtol_absolute", gtol_absolute)):
-        if not value >= 0.0:
-            raise ValueError(f"{name} must not be negative, not {value}.")

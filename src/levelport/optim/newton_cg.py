@@ -18,11 +18,11 @@ from torch import Tensor
 from levelport.objective import Objective, Point
 from levelport.objectives.parameters import ParametersObjective
 from levelport.optim.closures import StepLoss
+from levelport.optim.conjugate_gradients import newton_step
 from levelport.optim.step_rule import Step, check_positive
 from levelport.optim.strong_wolfe import strong_wolfe
 from levelport.optim.torch_base import FlatOptimizer
 from levelport.teleport import TeleportResult
-from levelport.teleport.conjugate_gradients import newton_step
 
 
 def newton_direction(point: Point, max_hvps: int) -> Tensor:

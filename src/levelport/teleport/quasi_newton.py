@@ -13,7 +13,7 @@ matrix reads nothing back to the host.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -80,26 +80,6 @@ class QuasiNewton:
         self._pending = min(self._pending + 1, self._memory)
         self._scale = sy / yy if self._initial is None else sy / torch.dot(y, self._initial(y))
         return True
-
-    def restart(self, pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
-        """Forget everything and remember these pairs, oldest first: :meth:`update` for all of them at once."""
-        self.forget()
-        pairs = pairs[-self._memory :]
-        if not pairs:
-            return
-        rows, count = self._allocated(pairs[0][0]), len(pairs)
-        S, Y = rows.S[:count], rows.Y[:count]
-        torch.stack([s for s, _ in pairs], out=S)
-        torch.stack([y for _, y in pairs], out=Y)
-        products = S @ Y.T
-        sizes = torch.linalg.vector_norm(S, dim=1) * torch.linalg.vector_norm(Y, dim=1)
-        if bool((products.diagonal() > _LEAST_COSINE * sizes).all()):
-            rows.R[:count, :count] = products.triu_()
-            self._count, self._newest = count, count - 1
-            self._scale = products[-1, -1] / torch.dot(Y[-1], Y[-1])
-        else:
-            for s, y in pairs:
-                self.update(s, y)
 
     def forget(self) -> None:
         """Drop all pairs and the initial matrix: both described another region."""

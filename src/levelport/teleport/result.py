@@ -25,6 +25,7 @@ class Status(Enum):
     )
     ALIGNED = "the gradient already points along the steepest direction known, so that there is little to gain"
     UNCERTIFIED = "the gradient grew at no higher a value; whether it can grow further was not checked, to save the HVP"
+    DESCENDED = "the value fell, but no point with a larger gradient was found or needed up there"
     STOPPED = "the callback asked to stop"
     STATIONARY_START = "the gradient vanishes at the start, so every direction is as good as any other"
     NON_FINITE_START = (

@@ -17,7 +17,7 @@ from levelport.experiments.profiles import Axis, spent_until_solved
 from levelport.experiments.spec import Run
 from levelport.experiments.study import Results, Setup, Tier
 from levelport.experiments.teleports import SolverName, TeleportPlan, every
-from levelport.experiments.training import Training
+from levelport.experiments.training import Precision, Training
 from levelport.problems import REGULARISATION
 from levelport.problems.catalogue import UCI
 
@@ -27,6 +27,11 @@ HALF_NAMES: tuple[HalfName, ...] = ("stochastic", "deterministic")
 
 BY_SIZE = tuple(sorted(UCI, key=lambda name: UCI[name].samples * UCI[name].features))
 """The twenty data sets, the smallest first."""
+
+_MODELS: dict[Model, tuple[str, Precision]] = {
+    "logreg": ("logreg", "float64"),
+    "network": ("mlp-relu-100-100", "float32"),
+}
 
 EMBEDDED_BY_SIZE = tuple(name for name in BY_SIZE if UCI[name].embedded)
 
@@ -50,6 +55,7 @@ class Half:
         ticks: iterations, or epochs of mini-batches of ``batch`` samples.
         at: when to teleport.
         tau: the accuracy that counts as solved.
+        precision: of the arithmetic; networks are trained in single precision, as PyTorch does by default.
         settings: a smaller grid of step sizes than the paper's; empty for the paper's.
     """
 
@@ -61,6 +67,7 @@ class Half:
     batch: int | None
     at: tuple[int, ...]
     tau: float
+    precision: Precision
     settings: tuple[float, ...] = ()
     timed: bool = False
 
@@ -77,7 +84,15 @@ class Half:
         if self.settings:
             settings = self.settings if variant.method is not Method.ARMIJO else (0.1, 0.5)
         return Training(
-            problem, reg, variant.method, settings, self.ticks, batch=self.batch, plan=plan, timed=self.timed
+            problem,
+            reg,
+            variant.method,
+            settings,
+            self.ticks,
+            batch=self.batch,
+            plan=plan,
+            timed=self.timed,
+            precision=self.precision,
         )
 
     def reference(self, problem: str, reg: float) -> Training:
@@ -113,8 +128,8 @@ def _full(model: Model, name: HalfName, longer: bool) -> Half:
     else:
         ticks, batch, tau = (1000 if longer else 500), None, (0.1 if model == "network" else 0.15)
         at = every(50, 5, ticks if longer else 400)  # the untimed schedule ends early, at 355
-    architecture = "mlp-relu-100-100" if model == "network" else "logreg"
-    return Half(name, architecture, BY_SIZE, REGULARISATION, ticks, batch, at, tau, timed=longer)
+    architecture, precision = _MODELS[model]
+    return Half(name, architecture, BY_SIZE, REGULARISATION, ticks, batch, at, tau, precision, timed=longer)
 
 
 def _quick(model: Model, name: HalfName, longer: bool) -> Half:

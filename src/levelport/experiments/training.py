@@ -15,6 +15,8 @@ from levelport.experiments.spec import Run, RunSpec, choose
 from levelport.experiments.teleports import TeleportPlan
 from levelport.problems import Problem, problem
 
+Precision = Literal["float64", "float32"]
+
 
 @dataclass(frozen=True)
 class Training(RunSpec):
@@ -40,7 +42,7 @@ class Training(RunSpec):
     plan: TeleportPlan | None = None
     seed: int = 0
     timed: bool = False
-    precision: Literal["float64", "float32"] = "float64"
+    precision: Precision = "float64"
 
     @property
     def label(self) -> str:

@@ -11,7 +11,7 @@ import torch
 from levelport.bench import goals, pictures, sections, tables
 from levelport.bench import page_text as text
 from levelport.bench.competitors import COMPETITORS
-from levelport.bench.parts import ALONE, OURS
+from levelport.bench.parts import ALONE, HELD_OUT, OURS
 from levelport.experiments import style
 from levelport.experiments.reproduction import write_text
 from levelport.experiments.store import Store
@@ -54,7 +54,7 @@ def write_page(store: Store, directory: Path) -> list[Path]:
 def _draw(frames: dict[str, pd.DataFrame], directory: Path) -> list[Path]:
     races, timings = frames["benchmark"], frames["benchmark-seconds"]
     makers = {
-        "benchmark-logistic": (races[races["suite"] == "logistic"], pictures.profiles),
+        "benchmark-logistic": (_logistic(races), pictures.profiles),
         "benchmark-seconds": (timings, lambda frame: pictures.profiles(frame, "seconds")),
         "benchmark-networks": (frames["benchmark-networks"], pictures.networks),
         "benchmark-growth": (frames["benchmark-growth"], pictures.growth),
@@ -73,7 +73,7 @@ def _draw(frames: dict[str, pd.DataFrame], directory: Path) -> list[Path]:
 def page(frames: dict[str, pd.DataFrame]) -> str:
     """The whole report as Markdown."""
     races = frames["benchmark"]
-    logistic = races[races["suite"] == "logistic"]
+    logistic, held_out = _logistic(races), _logistic(races, HELD_OUT)
     found = [
         *goals.logistic_goals(logistic),
         *goals.network_goals(frames["benchmark-networks"]),
@@ -84,6 +84,9 @@ def page(frames: dict[str, pd.DataFrame]) -> str:
     if not logistic.empty:
         parts += ["## Logistic problems\n", text.LOGISTIC, "![profiles](benchmark-logistic.png)\n"]
         parts += [sections.standings(logistic, ORDER), text.HARD, sections.hard_problems(logistic)]
+    if not held_out.empty:
+        parts += ["### Splits on which nothing was tuned\n", text.HELD_OUT]
+        parts += [sections.standings(held_out, ORDER), text.HARD, sections.hard_problems(held_out)]
     for suite, title in (("quadratic", "Quadratics"), ("function", "Test functions")):
         rows = races[races["suite"] == suite]
         if not rows.empty:
@@ -92,6 +95,10 @@ def page(frames: dict[str, pd.DataFrame]) -> str:
     parts += _costs(frames)
     parts.append(_versions(races))
     return "\n".join(parts)
+
+
+def _logistic(races: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+    return races[(races["suite"] == "logistic") & (races["seed"] == seed)]
 
 
 def _networks(frames: dict[str, pd.DataFrame]) -> list[str]:

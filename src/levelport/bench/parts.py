@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from levelport.bench import instances
 from levelport.bench.competitors import CORE, OTHERS, names
@@ -21,6 +22,7 @@ OURS = "levelport.minimize"
 ALONE = "GD-Armijo"
 NO_CLIMB = "the same without the climb"
 LBFGS = "SciPy L-BFGS-B"
+LBFGS_60 = "SciPy L-BFGS-B, 60 pairs"
 NEWTON_CG = "SciPy Newton-CG"
 ADAMW = "AdamW 1e-2"
 
@@ -28,6 +30,8 @@ CONVEX_BUDGET = 5000.0
 """Gradient equivalents on logistic problems, quadratics and test functions."""
 
 SMALL_SETS = 12
+HELD_OUT = 1
+"""The seed of the splits on which nothing was tuned."""
 RIVALS = (OURS, NO_CLIMB, LBFGS, NEWTON_CG)
 
 VISITS = (
@@ -47,6 +51,12 @@ def _logistic(tier: Tier) -> list[RunSpec]:
     return [RaceSpec(problem, name, CONVEX_BUDGET) for problem in instances.logistic() for name in everyone]
 
 
+def _held_out(tier: Tier) -> list[RunSpec]:
+    """The second split of every data set, on which nothing was tuned."""
+    problems = [replace(problem, seed=HELD_OUT) for problem in instances.logistic()]
+    return [RaceSpec(p, name, CONVEX_BUDGET) for p in problems for name in (*RIVALS, LBFGS_60, ALONE)]
+
+
 def _functions(tier: Tier) -> list[RunSpec]:
     everyone = names((*CORE, *OTHERS)) if tier is Tier.FULL else names(CORE)
     problems = (*instances.quadratics(), *instances.functions())
@@ -54,21 +64,17 @@ def _functions(tier: Tier) -> list[RunSpec]:
 
 
 def _networks(tier: Tier) -> list[RunSpec]:
-    """Quick: GD with and without teleports everywhere, rivals at one penalty. Full: everyone, three seeds, digits."""
+    """Quick: GD with and without teleports everywhere, rivals at one penalty. Full: everyone for longer, more seeds."""
     sets = instances.smallest_sets(SMALL_SETS)
+    everyone = (ALONE, OURS, NO_CLIMB, LBFGS, LBFGS_60, ADAMW, "AdamW 1e-3")
     if tier is Tier.FULL:
-        problems = [*instances.networks(sets, seeds=(0, 1, 2)), *instances.digits()]
-        everyone = (ALONE, OURS, NO_CLIMB, LBFGS, ADAMW, "AdamW 1e-3")
-        return [RaceSpec(problem, name, 3000.0) for problem in problems for name in everyone]
+        first = [*instances.networks(sets), *instances.digits()]
+        others = instances.networks(sets, regs=(1e-4,), seeds=(1, 2))
+        runs = [(p, name) for p in first for name in everyone] + [(p, n) for p in others for n in (ALONE, OURS, LBFGS)]
+        return [RaceSpec(problem, name, 3000.0) for problem, name in runs]
     pairs: list[RunSpec] = [RaceSpec(p, name, 1000.0) for p in instances.networks(sets) for name in (ALONE, OURS)]
     middle = instances.networks(sets, regs=(1e-4,))
     return pairs + [RaceSpec(p, name, 1000.0) for p in middle for name in (NO_CLIMB, LBFGS, ADAMW)]
-
-
-def _long_networks(tier: Tier) -> list[RunSpec]:
-    sets = instances.smallest_sets(SMALL_SETS if tier is Tier.FULL else 6)
-    problems = instances.networks(sets, regs=(1e-4, 1e-6))
-    return [RaceSpec(problem, name, 3000.0) for problem in problems for name in (ALONE, OURS)]
 
 
 def _visits(tier: Tier) -> list[RunSpec]:
@@ -120,6 +126,7 @@ def _growth(tier: Tier) -> list[RunSpec]:
 
 PARTS: dict[str, Callable[[Tier], list[RunSpec]]] = {
     "logistic": _logistic,
+    "held-out": _held_out,
     "functions": _functions,
     "subproblem": _subproblem,
     "overhead": _overhead,
@@ -127,7 +134,6 @@ PARTS: dict[str, Callable[[Tier], list[RunSpec]]] = {
     "timing": _timing,
     "memory": _memory,
     "networks": _networks,
-    "long-networks": _long_networks,
     "visits": _visits,
 }
 """The parts by name, in the order in which they run."""

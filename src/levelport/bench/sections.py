@@ -11,7 +11,7 @@ import pandas as pd
 from levelport.bench import tables
 from levelport.bench.goals import HARD, Goal, pivot
 from levelport.bench.growth import slope
-from levelport.bench.parts import ADAMW, ALONE, LBFGS, NEWTON_CG, NO_CLIMB, OURS, VISITS
+from levelport.bench.parts import ADAMW, ALONE, LBFGS, LBFGS_60, NEWTON_CG, NO_CLIMB, OURS, VISITS
 from levelport.bench.pictures import GROWTH_AXES, varying
 from levelport.bench.specs import ACCURACIES, accuracy
 
@@ -61,7 +61,7 @@ def hard_problems(races: pd.DataFrame) -> str:
     """Where L-BFGS-B needs more than 300 gradient equivalents for 1e-10."""
     costs = pivot(races, "cost_1e-10")
     hard = costs[costs[LBFGS] > HARD]
-    columns = [name for name in (OURS, NO_CLIMB, LBFGS, NEWTON_CG, ALONE) if name in costs]
+    columns = [name for name in (OURS, NO_CLIMB, LBFGS, LBFGS_60, NEWTON_CG, ALONE) if name in costs]
     rows = []
     key: Any
     for key, row in hard.iterrows():
@@ -84,17 +84,17 @@ def problem_by_problem(races: pd.DataFrame, tau: float, order: list[str]) -> str
 
 
 def network_losses(races: pd.DataFrame, names: tuple[str, ...] = (ALONE, OURS, NO_CLIMB, LBFGS, ADAMW)) -> str:
-    """Losses at the budgets, network by network."""
+    """Losses at the budgets, network by network; more seeds and competitors are in the CSV file."""
     rows = []
-    networks = races[races["suite"] == "network"]
-    for (name, reg, seed), group in networks.groupby(["problem", "reg", "seed"]):
+    networks = races[(races["suite"] == "network") & (races["seed"] == 0)]
+    for (name, reg), group in networks.groupby(["problem", "reg"]):
         by_name = group.set_index("competitor")
         cells = []
         for competitor in names:
             losses = [by_name[f"loss_{b}"].get(competitor, math.nan) for b in tables.BUDGETS]
             known = [f"{loss:.3g}" for loss in losses if math.isfinite(loss)]
             cells.append(" ".join(known) if known else "not run")
-        rows.append([f"{name}, reg {reg:g}" + (f", seed {seed}" if seed else ""), *cells])
+        rows.append([f"{name}, reg {reg:g}", *cells])
     return table(["network: loss after 100 300 1000 3000", *names], rows)
 
 

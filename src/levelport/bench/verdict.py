@@ -9,7 +9,7 @@ import pandas as pd
 
 from levelport.bench import tables
 from levelport.bench.goals import HARD, pivot
-from levelport.bench.parts import ADAMW, ALONE, LBFGS, NEWTON_CG, NO_CLIMB, OURS
+from levelport.bench.parts import ADAMW, ALONE, LBFGS, LBFGS_60, NEWTON_CG, NO_CLIMB, OURS
 from levelport.bench.pictures import varying
 
 PUBLISHED = "GD-Armijo + published teleports"
@@ -19,10 +19,10 @@ def sentences(frames: dict[str, pd.DataFrame]) -> list[str]:
     """What the tables say, good and bad alike."""
     races = frames["benchmark"]
     said = []
-    logistic = races[races["suite"] == "logistic"]
+    logistic = races[(races["suite"] == "logistic") & (races["seed"] == 0)]
     if not logistic.empty:
         costs = pivot(logistic, "cost_1e-10")
-        for rival in (ALONE, PUBLISHED, NEWTON_CG, LBFGS, "torch LBFGS", NO_CLIMB):
+        for rival in (ALONE, PUBLISHED, NEWTON_CG, LBFGS, LBFGS_60, "torch LBFGS", NO_CLIMB):
             if rival in costs:
                 said.append(f"Logistic, 1e-10: {_comparison(costs[OURS], costs[rival], rival)}")
         hard = costs[costs[LBFGS] > HARD]
@@ -93,7 +93,7 @@ def _network_sentences(frames: dict[str, pd.DataFrame]) -> list[str]:
     said = []
     races = frames["benchmark"]
     networks = races[races["suite"] == "network"]
-    for rival in (ALONE, NO_CLIMB, LBFGS, ADAMW):
+    for rival in (ALONE, NO_CLIMB, LBFGS, LBFGS_60, ADAMW):
         words = []
         for budget in tables.BUDGETS:
             losses = pivot(networks, f"loss_{budget}")

@@ -12,7 +12,7 @@ def bench_command(
     parts: Annotated[
         list[str] | None,
         typer.Argument(
-            help="logistic, functions, subproblem, overhead, growth, timing, memory, networks, long-networks, visits; "
+            help="logistic, held-out, functions, subproblem, overhead, growth, timing, memory, networks, visits; "
             "all by default.",
             show_default=False,
         ),

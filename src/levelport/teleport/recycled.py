@@ -41,6 +41,11 @@ Enough = Callable[[Point], bool]
 """Whether a point is all that a run asks for."""
 
 
+def default_memory(dimension: int) -> int:
+    """Sixty pairs of up to 140 000 numbers, then as many as fit into 2²⁴ numbers, at least ten."""
+    return max(10, min(60, 2**23 // dimension))
+
+
 def never(point: Point) -> bool:
     """A run that always wants more."""
     return False
@@ -127,9 +132,7 @@ class RecycledRun:
 
     def _open(self, objective: Objective, start: Point) -> None:
         """The first teleport spends one HVP: on the steepest direction, its curvature and the first pair."""
-        memory = self.settings.memory
-        # Sixty pairs of up to 140 000 numbers, then as many as fit into 2²⁴ numbers, at least ten.
-        self._model = QuasiNewton(memory if memory is not None else max(10, min(60, 2**23 // objective.dimension)))
+        self._model = QuasiNewton(self.settings.memory or default_memory(objective.dimension))
         objective.verify_deterministic(start)
         image = start.hessian_normal
         curvature = float(norm(image))

@@ -68,9 +68,10 @@ def _costs(text: str, label: str) -> list[str]:
         ("gradient descent (GD) with Armijo line search", "GD-Armijo"),
         ("GD + published solver every 50 steps", "GD-Armijo + published solver"),
         ("GD + certified teleports (`Auto`) every 50 steps", "GD-Armijo + certified teleport every 50 steps"),
-        ("SciPy L-BFGS-B", "SciPy L-BFGS-B"),
+        ("SciPy L-BFGS-B (ten pairs of vectors, its default)", "SciPy L-BFGS-B"),
+        ("SciPy L-BFGS-B, sixty pairs", "SciPy L-BFGS-B, 60 pairs"),
         ("SciPy Newton-CG", "SciPy Newton-CG"),
-        ("`minimize` with its defaults", "levelport.minimize"),
+        ("`minimize` with its defaults (sixty pairs)", "levelport.minimize"),
         ("control: the same without the climb", "control: minimize without the climb"),
     ],
 )

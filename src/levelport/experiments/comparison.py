@@ -81,6 +81,7 @@ def methods() -> dict[str, Callable[[LinearObjective, float, float], Curve]]:
         "GD-Armijo + published solver": ours(Armijo(), Every(50, start=5), jump=Jump("sqp", max_hvps=50)),
         "levelport.minimize": ours(),
         "SciPy L-BFGS-B": _scipy("L-BFGS-B", {"ftol": 0.0, "gtol": 0.0, "maxcor": 10}),
+        "SciPy L-BFGS-B, 60 pairs": _scipy("L-BFGS-B", {"ftol": 0.0, "gtol": 0.0, "maxcor": 60}),
         "SciPy Newton-CG": _scipy("Newton-CG", {"xtol": 0.0}),
     }
 

@@ -140,8 +140,11 @@ def test_two_worker_dask_cluster(tmp_path: Path) -> None:
     assert_complete(store, 10, 0.05)
 
 
-def test_two_worker_ray_cluster(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("default")  # so does this one's
+def test_two_worker_ray_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray", reason="the ray extra is not installed")
+    # Ray's workers are fresh processes that must find the module of the tasks.
+    monkeypatch.setenv("PYTHONPATH", str(SCRIPT.parent), prepend=os.pathsep)
     store = Store(tmp_path)
     run_plan(Plan.of(sweep(10, 0.05), store), store, Backend("ray", jobs=2))
     assert_complete(store, 10, 0.05)

@@ -64,17 +64,19 @@ def _functions(tier: Tier) -> list[RunSpec]:
 
 
 def _networks(tier: Tier) -> list[RunSpec]:
-    """Quick: GD with and without teleports everywhere, rivals at one penalty. Full: everyone for longer, more seeds."""
+    """GD with and without teleports and L-BFGS-B everywhere and for long; more rivals at one penalty, more seeds."""
     sets = instances.smallest_sets(SMALL_SETS)
-    everyone = (ALONE, OURS, NO_CLIMB, LBFGS, LBFGS_60, ADAMW, "AdamW 1e-3")
-    if tier is Tier.FULL:
-        first = [*instances.networks(sets), *instances.digits()]
-        others = instances.networks(sets, regs=(1e-4,), seeds=(1, 2))
-        runs = [(p, name) for p in first for name in everyone] + [(p, n) for p in others for n in (ALONE, OURS, LBFGS)]
-        return [RaceSpec(problem, name, 3000.0) for problem, name in runs]
-    pairs: list[RunSpec] = [RaceSpec(p, name, 1000.0) for p in instances.networks(sets) for name in (ALONE, OURS)]
     middle = instances.networks(sets, regs=(1e-4,))
-    return pairs + [RaceSpec(p, name, 1000.0) for p in middle for name in (NO_CLIMB, LBFGS, ADAMW)]
+    if tier is not Tier.FULL:
+        pairs = [(p, name) for p in instances.networks(sets) for name in (ALONE, OURS)]
+        pairs += [(p, name) for p in middle for name in (NO_CLIMB, LBFGS, ADAMW)]
+        return [RaceSpec(problem, name, 1000.0) for problem, name in pairs]
+    main, rivals = (ALONE, OURS, LBFGS), (NO_CLIMB, LBFGS_60, ADAMW, "AdamW 1e-3")
+    long = [(p, name) for p in (*instances.networks(sets), *instances.digits()) for name in main]
+    short = [(p, name) for p in (*middle, *instances.digits()) for name in rivals]
+    short += [(p, name) for p in instances.networks(sets, regs=(1e-4,), seeds=(1, 2)) for name in main]
+    races: list[RunSpec] = [RaceSpec(p, name, 3000.0) for p, name in long]
+    return races + [RaceSpec(p, name, 1000.0) for p, name in short]
 
 
 def _visits(tier: Tier) -> list[RunSpec]:

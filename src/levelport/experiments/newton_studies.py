@@ -214,18 +214,30 @@ class NewtonComparison(NewtonStudy):
                     solver,
                 ),
                 Claim(
-                    f"newton-fails-on-networks-{solver}",
-                    "On networks, Newton-CG fails while GD with teleports converges.",
+                    f"below-newton-on-networks-{solver}",
+                    "On networks, GD with teleports goes below Newton-CG.",
                     partial(self._overtakes, solver, (), "mlp"),
                     solver,
                 ),
             ]
+        claims.append(Claim("newton-fails-on-networks", "On networks, Newton-CG fails.", self._newton_fails))
         return claims
+
+    def _newton_fails(self, setup: Setup, results: Results) -> Verdict:
+        """Neither variant of Newton-CG brings the loss below a tenth of where it started, on any network."""
+        table = self.table(setup, results)
+        if table.empty:
+            return NOT_RUN
+        rows = table[table["method"].str.startswith("Newton") & table["problem"].str.startswith("mlp")]
+        if rows.empty or len(rows) < 2 * sum(name.startswith("mlp") for name, _ in self.problems(setup)):
+            return NOT_RUN
+        words = [f"{row.problem} {row.method}: {row.start:.3g} to {row.best:.3g}" for row in rows.itertuples()]
+        return Verdict(bool((rows["best"] > 0.1 * rows["start"]).all()), "; ".join(words))
 
     def _overtakes(
         self, solver: SolverName, sets: tuple[str, ...], model: str, setup: Setup, results: Results
     ) -> Verdict:
-        """The better GD with teleports ends below the better Newton-CG on every one of the problems."""
+        """The better GD with teleports ends below the better Newton-CG, by 1 %, on every one of the problems."""
         wanted = [
             (name, ticks)
             for name, ticks in self.problems(setup)
@@ -239,7 +251,7 @@ class NewtonComparison(NewtonStudy):
             gd = rows[rows["method"].str.endswith(solver)] if len(rows) else rows
             if len(newton) < 2 or len(gd) < 2:
                 return NOT_RUN
-            outcomes.append(bool(gd["best"].min() < newton["best"].min()))
+            outcomes.append(bool(gd["best"].min() < 0.99 * newton["best"].min()))
             words.append(f"{name}: Newton-CG {newton['best'].min():.3g}, GD {gd['best'].min():.3g}")
         return Verdict(all(outcomes), "; ".join(words)) if outcomes else NOT_RUN
 

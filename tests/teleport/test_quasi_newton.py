@@ -71,6 +71,15 @@ def test_refuses_pairs_without_positive_curvature() -> None:
     assert len(model) == 0
 
 
+def test_refuses_pairs_that_underflow() -> None:
+    """In single precision yᵀy is 0 although sᵀy is not."""
+    s = torch.ones(4)
+    model = QuasiNewton(5)
+    assert not model.update(s, 1e-24 * s)
+    assert model.update(s, 2.0 * s)
+    torch.testing.assert_close(model.apply(s), 0.5 * s)
+
+
 def test_knows_nothing_after_forgetting() -> None:
     model = QuasiNewton(3, initial=lambda v: 2.0 * v)
     for s, y in random_pairs(4, 5):

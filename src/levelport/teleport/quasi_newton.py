@@ -13,6 +13,7 @@ matrix reads nothing back to the host.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -64,7 +65,8 @@ class QuasiNewton:
 
     def update_known(self, s: Tensor, y: Tensor, sy: float, ss: float, yy: float) -> bool:
         """The same for a caller who has the products sᵀy, sᵀs and yᵀy."""
-        if not sy > _LEAST_COSINE * (ss * yy) ** 0.5:
+        # A tiny y may underflow when squared, and then the pair has no scale.
+        if not (sy > _LEAST_COSINE * (ss * yy) ** 0.5 and yy > 0.0 and sy / yy < math.inf):
             return False
         rows = self._allocated(s)
         if self._count == self._memory:

@@ -285,6 +285,8 @@ def _draw_grid(
     for row, (solver, limit) in zip(panels, rows, strict=True):
         for panel, name in zip(row, shown, strict=True):
             _draw_profile(panel, scores[name], solver, limit, axis)
+            epochs = axis is Axis.ITERATIONS and name == "stochastic"
+            panel.set_xlabel("epochs" if epochs else axis.label)
             problems = len({(score.problem, score.reg) for score in scores[name]})
             iterations = "" if len({solver for solver, _ in rows}) == len(rows) else f", {limit} its."
             panel.set_title(f"{name}, {SOLVER_TITLES[solver]}{iterations} (n = {problems})")
@@ -297,7 +299,7 @@ def _draw_profile(panel: Axes, scores: list[Scored], solver: SolverName, limit: 
     ends = [axis.of(score.run)[-1] for score in scores if len(score.run.curves.get("value", ()))]
     right = max(ends, default=1.0)
     positive = [spent for score in scores if 0 < (spent := score.spent(axis)) < np.inf]
-    left = min(positive, default=1.0) if axis is not Axis.ITERATIONS else 0.0
+    left = min(positive, default=1.0)
     for method in Method:
         for variant, style in ((Variant(method), WITHOUT_TELEPORTS), (Variant(method, solver, limit), WITH_TELEPORTS)):
             profile = _profile(scores, variant, axis)
@@ -305,11 +307,9 @@ def _draw_profile(panel: Axes, scores: list[Scored], solver: SolverName, limit: 
             shares = np.concatenate([[profile.at(left)], profile.shares, [profile.solved]])
             panel.step(steps, shares, where="post", color=METHOD_COLOURS[method], linestyle=style)
     panel.axhline(0.5, color=GREY, linewidth=0.8, linestyle="dashed")
-    if axis is not Axis.ITERATIONS:
-        panel.set_xscale("log")
-        panel.xaxis.set_minor_formatter(NullFormatter())
+    panel.set_xscale("log")  # easy problems take a handful of iterations, hard ones hundreds
+    panel.xaxis.set_minor_formatter(NullFormatter())
     panel.set_ylim(-0.02, 1.02)
-    panel.set_xlabel(axis.label)
     panel.set_ylabel("problems solved")
 
 

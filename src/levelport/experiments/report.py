@@ -51,7 +51,7 @@ td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: 
 @media print {
   body { font-size: 10pt; max-width: none; padding: 0; }
   nav { display: none; }
-  h2 { break-after: avoid; } figure, .claim, tr { break-inside: avoid; }
+  h2, h2 + p { break-after: avoid; } figure, .claim, tr { break-inside: avoid; }
   .wide { overflow: visible; } table { font-size: 7.5pt; }
 }
 """

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,13 +26,16 @@ InitialMatrix = Callable[[Tensor], Tensor]
 _LEAST_COSINE = 1e-8  # between s and y; below it the pair says nothing about curvature
 
 
-@dataclass
-class _Rows:
+class _Rows(NamedTuple):
     """The pairs as rows of S and Y, which are a ring, and R with rows and columns oldest first."""
 
     S: Tensor
     Y: Tensor
     R: Tensor
+
+    def first(self, count: int) -> _Rows:
+        """The part in use. Only the upper triangle of R means anything."""
+        return _Rows(self.S[:count], self.Y[:count], self.R[:count, :count])
 
 
 class QuasiNewton:
@@ -45,9 +48,9 @@ class QuasiNewton:
         self._memory = memory
         self._initial: InitialMatrix | None = initial
         self._rows: _Rows | None = None
+        self._in_use: _Rows | None = None
         self._count = 0
         self._newest = -1  # its row
-        self._pending = 0  # newest pairs whose columns of R are still to be computed
         self._order: Tensor | None = None  # rows oldest first; None while the ring has not come round
         self._scale: Tensor | float = 1.0  # B₀⁻¹ in units of ``initial``, from the newest pair
 
@@ -79,37 +82,27 @@ class QuasiNewton:
         if self._count == self._memory:
             ring = torch.arange(self._newest + 1, self._newest + 1 + self._memory, device=s.device)
             self._order = ring % self._memory
-        self._pending = min(self._pending + 1, self._memory)
+        self._in_use = rows.first(self._count)
+        self._in_use.R[:, -1] = self._oldest_first(self._in_use.S @ y)
         self._scale = sy / yy if self._initial is None else sy / torch.dot(y, self._initial(y))
         return True
 
     def forget(self) -> None:
         """Drop all pairs and the initial matrix: both described another region."""
-        self._count, self._newest, self._pending, self._order = 0, -1, 0, None
+        self._count, self._newest, self._order, self._in_use = 0, -1, None, None
         self._initial = None
 
     def apply(self, v: Tensor) -> Tensor:
         """B⁻¹ v, a new vector."""
-        if self._count == 0 or self._rows is None:
+        if self._in_use is None:
             return v.clone() if self._initial is None else self._initial(v)
-        S, Y = self._rows.S[: self._count], self._rows.Y[: self._count]
-        R = self._rows.R[: self._count, : self._count]
-        if self._pending:
-            self._fill(S, Y, R)
+        S, Y, R = self._in_use
         alpha = torch.linalg.solve_triangular(R, self._oldest_first(S @ v)[:, None], upper=True)[:, 0]
         q = torch.addmv(v, Y.T, self._by_row(alpha), alpha=-1.0)
         q = (q if self._initial is None else self._initial(q)) * self._scale
         right = (R.diagonal() * alpha).sub_(self._oldest_first(Y @ q))
         delta = torch.linalg.solve_triangular(R.T, right[:, None], upper=False)[:, 0]
         return torch.addmv(q, S.T, self._by_row(delta))
-
-    def _fill(self, S: Tensor, Y: Tensor, R: Tensor) -> None:
-        """The pending columns of R, all at once: for large models the time goes into reading S."""
-        first = self._count - self._pending
-        start = self._newest + 1 - self._pending
-        newest = Y[start : self._newest + 1] if start >= 0 else Y[torch.arange(start, self._newest + 1) % self._memory]
-        R[:, first:] = self._oldest_first((newest @ S.T).T).triu(-first)
-        self._pending = 0
 
     def _allocated(self, like: Tensor) -> _Rows:
         if self._rows is None:

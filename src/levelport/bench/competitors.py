@@ -18,6 +18,7 @@ from levelport.bench.callables import NumpyFunctions, TorchFunction
 from levelport.bench.instances import Instance
 from levelport.bench.no_climb import DescentOnly
 from levelport.bench.watched import Enough, Watched
+from levelport.optim import defaults
 from levelport.optim.gradient_descent import Momentum
 from levelport.optim.jump import Jump
 from levelport.optim.minimize import minimize
@@ -31,6 +32,10 @@ UNLIMITED = 10**9
 MEMORY = 10  # pairs of vectors of the L-BFGS methods: SciPy's own default
 PERIOD = 50  # steps between teleports that visit other optimizers
 SMALL_JUMP = Jump(Auto(explore=1), max_hvps=10)
+WHEN_IT_PAYS: dict[str, Any] = {
+    "teleport": defaults.SCHEDULE,
+    "jump": defaults.JUMP,
+}  # what Teleported(optimizer) does by default
 
 Method = Callable[[Watched, Instance], None]
 
@@ -215,6 +220,8 @@ VISITED = (
     Competitor("L-BFGS-B from a teleported start", _lbfgsb_from_teleport),
     Competitor("L-BFGS-B + teleport every 50", _lbfgsb_visited),
     Competitor("momentum + teleport every 50", _ours(_momentum, teleport=Every(PERIOD, start=PERIOD), jump=SMALL_JUMP)),
+    Competitor("momentum + teleports when they pay", _ours(_momentum, **WHEN_IT_PAYS)),
+    Competitor("GD-Armijo + teleports when they pay", _ours("auto", **WHEN_IT_PAYS)),
     Competitor("AdamW 1e-2 + teleport every 50", _visited(_adamw(1e-2))),
 )
 """What teleports do for optimizers other than GD."""

@@ -41,9 +41,10 @@ three seeds. The picture shows the loss with teleports relative to the loss of G
 gradient equivalents.
 """
 
-VISITS = """A teleport by `Auto(explore=1)` with at most ten HVPs, once at the start or every fifty steps (SciPy's
-L-BFGS-B is restarted from the teleported point, so it loses its pairs; Adam and momentum keep their state). ReLU and
-softplus networks, reg 1e-4, medians with quartiles over networks; below 1 the teleports help.
+VISITS = """A teleport by `Auto(explore=1)` with at most ten HVPs, once at the start, every fifty steps, or when they
+pay, which is the default of `Teleported` (SciPy's L-BFGS-B is restarted from the teleported point, so it loses its
+pairs; Adam and momentum keep their state). ReLU and softplus networks, reg 1e-4, medians with quartiles over
+networks; below 1 the teleports help.
 """
 
 SECONDS = """Logistic problems on the smaller sets (reg 1e-3 and 1e-6), interleaved rounds, median; ratios problem by

@@ -15,10 +15,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from levelport.newton_step import newton_step
 from levelport.objective import Objective, Point
 from levelport.objectives.parameters import ParametersObjective
 from levelport.optim.closures import StepLoss
-from levelport.optim.conjugate_gradients import newton_step
 from levelport.optim.step_rule import Step, check_positive
 from levelport.optim.strong_wolfe import strong_wolfe
 from levelport.optim.torch_base import FlatOptimizer
@@ -28,7 +28,7 @@ from levelport.teleport import TeleportResult
 def newton_direction(point: Point, max_hvps: int) -> Tensor:
     """d ≈ -(∇²f)⁻¹ ∇f at ``point`` by truncated CG; always a descent direction."""
     solved = newton_step(point, tolerance=min(0.5, math.sqrt(point.gradient_norm)), max_hvps=max_hvps)
-    return solved.step if solved.decrease > 0.0 else -point.gradient
+    return solved.or_downhill(point.gradient)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from levelport.newton_step import newton_step
 from levelport.objective import Point
 from levelport.objectives.linear import LinearObjective
 
@@ -62,7 +63,8 @@ def _armijo(objective: LinearObjective, point: Point, direction: Tensor) -> Poin
 
 def _newton_direction(objective: LinearObjective, point: Point, dense_limit: int) -> Tensor:
     if objective.dimension > dense_limit:
-        return _conjugate_gradients(point)
+        # Accurate enough for superlinear convergence.
+        return newton_step(point, tolerance=1e-2 * min(0.1, point.gradient_norm**0.5), max_hvps=2000).step
     H = hessian(objective, point.x)
     factor, failed = torch.linalg.cholesky_ex(H)
     if not bool(failed):
@@ -89,21 +91,3 @@ def hessian(objective: LinearObjective, x: Tensor) -> Tensor:
         H = H.reshape(objective.dimension, objective.dimension)
     H.diagonal().add_(2.0 * objective.penalty)
     return H
-
-
-def _conjugate_gradients(point: Point, *, max_iterations: int = 2000) -> Tensor:
-    """-H⁻¹g to a relative residual min(0.1, √‖g‖)·1e-2, which keeps the convergence superlinear."""
-    residual = -point.gradient
-    direction, step = residual.clone(), torch.zeros_like(residual)
-    tolerance = 1e-2 * min(0.1, point.gradient_norm**0.5) * point.gradient_norm
-    square = float(residual @ residual)
-    for _ in range(max_iterations):
-        if square**0.5 <= tolerance:
-            break
-        product = point.hvp(direction)
-        length = square / float(direction @ product)
-        step += length * direction
-        residual = residual - length * product
-        previous, square = square, float(residual @ residual)
-        direction = residual + (square / previous) * direction
-    return step

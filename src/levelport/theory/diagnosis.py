@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from levelport.newton_step import newton_step
 from levelport.objective import Cost, Objective, Point
 from levelport.objectives.linear import LinearObjective
 from levelport.teleport.front_door import teleport
@@ -15,7 +16,7 @@ from levelport.teleport.result import Status, TeleportResult
 from levelport.theory import rates_stable
 from levelport.theory.coercivity import Coercivity, probe_coercivity
 from levelport.theory.constants import Constants, constants_of
-from levelport.theory.minimum import conjugate_gradients, find_minimum
+from levelport.theory.minimum import find_minimum
 from levelport.theory.run import largest_armijo_step
 from levelport.theory.spectrum import extremes
 
@@ -140,9 +141,10 @@ def diagnose(objective: Objective, x: Tensor, *, max_hvps: int = 100, seed: int 
 def newton_alignment(point: Point, *, max_products: int = 500) -> NewtonAlignment | None:
     """Angle and squared H-cosine between gradient and Newton direction; None where H is not positive definite."""
     g = point.gradient
-    newton, definite = conjugate_gradients(point, g, 1e-8, min(max_products, 2 * g.numel() + 10))
+    solved = newton_step(point, tolerance=1e-8, max_hvps=min(max_products, 2 * g.numel() + 10))
+    newton = -solved.step
     curvature, decrement = float(g @ point.hvp(g)), float(g @ newton)
-    if not definite or curvature <= 0.0 or decrement <= 0.0:
+    if solved.negative or curvature <= 0.0 or decrement <= 0.0:
         return None
     size = float(torch.linalg.vector_norm(newton))
     cosine = min(1.0, decrement / (size * point.gradient_norm))

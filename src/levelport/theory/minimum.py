@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
+from levelport.newton_step import newton_step
 from levelport.objective import Objective, Point
 
 
@@ -33,32 +33,13 @@ def find_minimum(objective: Objective, start: Tensor, *, tol: float = 1e-13, max
         if not point.gradient_norm > tol * initial:
             break
         forcing = min(0.1, math.sqrt(point.gradient_norm / initial))
-        direction, definite = conjugate_gradients(point, -point.gradient, forcing, 10 * objective.dimension)
-        convex = convex and definite
-        following = _backtrack(objective, point, direction)
+        solved = newton_step(point, tolerance=forcing, max_hvps=10 * objective.dimension)
+        convex = convex and not solved.negative
+        following = _backtrack(objective, point, solved.or_downhill(point.gradient))
         if following is None:
             break
         point = following
     return Minimum(point.x, point.value, point.gradient_norm, convex)
-
-
-def conjugate_gradients(point: Point, right: Tensor, accuracy: float, max_products: int) -> tuple[Tensor, bool]:
-    """d with ‖∇²f d - right‖ ≤ accuracy·‖right‖, and whether the Hessian was positive on all directions met."""
-    d, residual = torch.zeros_like(right), right.clone()
-    p, size = residual.clone(), float(residual @ residual)
-    target = accuracy**2 * size
-    for _ in range(max_products):
-        if size <= target or size == 0.0:
-            break
-        image = point.hvp(p)
-        curvature = float(p @ image)
-        if curvature <= 0.0:
-            return (right if not bool(d.any()) else d), curvature == 0.0
-        d = d + size / curvature * p
-        residual = residual - size / curvature * image
-        following = float(residual @ residual)
-        p, size = residual + following / size * p, following
-    return d, True
 
 
 def _backtrack(objective: Objective, point: Point, direction: Tensor) -> Point | None:

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
+from levelport.newton_step import newton_step
 from levelport.objectives import AutogradObjective
-from levelport.optim.conjugate_gradients import newton_step
 from levelport.problems.quadratics import Quadratic
 
 

@@ -17,12 +17,16 @@ class NewtonStep:
     Attributes:
         step: s; zero if the very first direction had no positive curvature.
         decrease: what the quadratic model promises for s, ½ gᵀ(∇²f)⁻¹g when solved exactly.
-        negative: whether a direction without positive curvature ended the solve.
+        negative: whether a direction of negative curvature ended the solve; one that is flat ends it, too.
     """
 
     step: Tensor
     decrease: float = 0.0
     negative: bool = False
+
+    def or_downhill(self, gradient: Tensor) -> Tensor:
+        """s, or -∇f where the solve found nothing: a direction of descent in either case."""
+        return self.step if self.decrease > 0.0 else -gradient
 
 
 def newton_step(point: Point, *, tolerance: float, max_hvps: int) -> NewtonStep:
@@ -35,9 +39,9 @@ def newton_step(point: Point, *, tolerance: float, max_hvps: int) -> NewtonStep:
         curvature, bound = torch.stack(
             [torch.dot(search, image), torch.linalg.vector_norm(search) * torch.linalg.vector_norm(image)]
         ).tolist()
-        # Below the rounding error of the product the sign of the curvature means nothing.
-        if not (curvature > torch.finfo(residual.dtype).eps * bound and energy > 0.0):
-            result.negative = True
+        noise = torch.finfo(residual.dtype).eps * bound  # below it the sign of the curvature means nothing
+        if not curvature > noise:
+            result.negative = curvature < -noise
             break
         length = energy / curvature
         result.step.add_(search, alpha=length)

@@ -84,6 +84,7 @@ class RecycledRun:
         self._last: Point | None = None
         self._steepest: Tensor | None = None
         self._curvature = 0.0
+        self._stayed = False
 
     def __call__(self, objective: Objective, start: Point) -> tuple[TeleportResult, Point]:
         """Teleport from ``start``; the result and the point it ends at."""
@@ -119,7 +120,10 @@ class RecycledRun:
         self._last = start
         if self._steepest is None:
             return Status.NO_FEASIBLE_GAIN, start
-        if abs(float(torch.dot(self._steepest, start.gradient))) > _ALIGNED * start.gradient_norm:
+        aligned = abs(float(torch.dot(self._steepest, start.gradient))) > _ALIGNED * start.gradient_norm
+        # Still aligned after a plain step: that step has not done what a quadratic promised, the model may.
+        self._stayed = aligned and not self._stayed
+        if self._stayed:
             return Status.ALIGNED, start
         bottom = self._descend(objective, start)
         if bottom is not start and self._enough(bottom):

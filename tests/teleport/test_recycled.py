@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -142,6 +143,17 @@ def test_nothing_depends_on_the_units_of_f_or_x() -> None:
     reference = counts(1.0, 1.0)
     for f_scale, x_scale in ((2.0**20, 1.0), (2.0**-20, 1.0), (1.0, 2.0**20), (1.0, 2.0**-20)):
         assert counts(f_scale, x_scale) == reference
+
+
+def test_an_aligned_gradient_is_left_to_a_plain_step_only_once() -> None:
+    """On Σ x⁴ from equal entries the gradient is always aligned."""
+    quartic = AutogradObjective(lambda x: (x**4).sum(), like=torch.zeros(3, dtype=torch.float64))
+    watched = Watched(Recycled())
+    result = minimize(quartic, torch.ones(3, dtype=torch.float64), jump=watched, gtol=1e-9)
+    statuses = [result.status for _, result, _ in watched.seen]
+    assert Status.ALIGNED in statuses
+    assert (Status.ALIGNED, Status.ALIGNED) not in itertools.pairwise(statuses)
+    assert result.success
 
 
 def test_spends_a_single_hvp() -> None:

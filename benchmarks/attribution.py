@@ -6,7 +6,7 @@ The default teleport of ``minimize`` (:class:`~levelport.teleport.recycled.Recyc
 quasi-Newton model and climbs from there until the gradient is larger than before. The control descends the same way
 and does *not* climb: it is no teleport, because the gradient may shrink, and everything else is the same. If the
 control is as fast, the climb, which is what makes it a teleport, is not what pays. Certified teleports, which really
-maximise the gradient norm, are run next to both. Logistic regression as in :mod:`levelport.experiments.comparison`.
+maximise the gradient norm, are run next to both. Logistic regression as in :mod:`levelport.bench.comparison`.
 """
 
 from __future__ import annotations
@@ -15,54 +15,24 @@ import argparse
 from pathlib import Path
 
 from levelport import Auto
-from levelport.bench.no_climb import DescentOnly
-from levelport.experiments.comparison import (
-    ACCURACIES,
-    ComparisonRow,
-    as_text,
-    compare,
-    minimum,
-    standardised_breast_cancer,
-    zeros,
-)
-from levelport.objectives.linear import LinearObjective
-from levelport.optim import Armijo, Every, Jump, Schedule, minimize
-from levelport.optim.minimize import TeleportSettings
+from levelport.bench.comparison import CONTESTANTS, as_text, compare
+from levelport.bench.competitors import Competitor, competitor_named, descent
+from levelport.optim import Armijo, Every, Jump
 
 MAX_COST = 20_000.0
 STRENGTHS = (1e-6, 1e-3)
 
-
-CERTIFIED: dict[str, tuple[Armijo, Schedule, TeleportSettings]] = {
-    "GD-Armijo + certified teleport every 50 steps": (Armijo(), Every(50, start=5), Jump("auto", max_hvps=50)),
-    "GD-Armijo + certified teleport every step": (Armijo(), Every(1), Jump(Auto(explore=1), max_hvps=50)),
-    "control: minimize without the climb": (Armijo(c=0.1), Every(1), DescentOnly()),
-}
-
-
-def extra_rows(reg: float) -> list[ComparisonRow]:
-    """Certified teleports and the control, by the ledger and the accuracies of ``compare``."""
-    X, y = standardised_breast_cancer()
-    f_star = minimum(X, y, reg)
-    f_start = LinearObjective.logistic(X, y, penalty=reg).at(zeros(X)).value
-    levels = [f_star + accuracy * (f_start - f_star) for accuracy in ACCURACIES]
-    rows = []
-    for name, (method, schedule, jump) in CERTIFIED.items():
-        objective = LinearObjective.logistic(X, y, penalty=reg)
-        result = minimize(
-            objective,
-            zeros(X),
-            method,
-            schedule,
-            jump=jump,
-            gtol=0.0,
-            f_target=levels[-1],
-            max_iterations=10**9,
-            max_cost=MAX_COST,
-        )
-        costs = tuple(next((row.cost for row in result.trace if row.value <= level), None) for level in levels)
-        rows.append(ComparisonRow(name, costs))
-    return rows
+EXTRA = (
+    Competitor(
+        "GD-Armijo + certified teleport every 50 steps",
+        descent(Armijo(), teleport=Every(50, start=5), jump=Jump("auto", max_hvps=50)),
+    ),
+    Competitor(
+        "GD-Armijo + certified teleport every step",
+        descent(Armijo(), teleport=Every(1), jump=Jump(Auto(explore=1), max_hvps=50)),
+    ),
+    competitor_named("the same without the climb"),
+)
 
 
 def main() -> None:
@@ -75,13 +45,13 @@ def main() -> None:
         "Written by `python -m benchmarks.attribution`. Logistic regression on scikit-learn's breast-cancer data, from",
         "0: gradient equivalents (value ½, gradient 1, HVP 2), at most 20000, until (f - f*)/(f0 - f*) falls to each",
         "accuracy. The default teleport of `minimize` takes up to ten quasi-Newton steps and climbs back until the",
-        "gradient has grown; it is not certified. The *control* takes the same steps and does not climb: where it is as",
+        "gradient has grown; it is not certified. *The same without the climb* is the control: where it is as",
         "fast as `minimize`, the speed is that of the quasi-Newton steps and no merit of teleporting. The model has",
         "sixty pairs of vectors, so L-BFGS-B runs with its default of ten and with sixty. *Certified* teleports",
         "maximise the gradient norm with `Auto`. Only this data set and two penalties were measured.\n",
     ]
     for reg in STRENGTHS:
-        parts += [f"## reg {reg:g}\n", as_text([*compare(reg, max_cost=MAX_COST), *extra_rows(reg)]), ""]
+        parts += [f"## reg {reg:g}\n", as_text(compare(reg, (*CONTESTANTS, *EXTRA), max_cost=MAX_COST)), ""]
     out.mkdir(parents=True, exist_ok=True)
     (out / "attribution.md").write_text("\n".join(parts), encoding="utf-8")
     print("\n".join(parts))

@@ -49,3 +49,12 @@ def test_reports_negative_curvature() -> None:
     assert solved.negative
     assert solved.decrease == 0.0
     assert not bool(solved.step.any())
+    downhill = solved.or_downhill(torch.tensor([0.0, -2.0], dtype=torch.float64))
+    assert downhill.tolist() == [0.0, 2.0]
+
+
+def test_a_flat_direction_is_not_negative() -> None:
+    valley = AutogradObjective(lambda x: x[0] ** 2 + x[1], like=torch.zeros(2, dtype=torch.float64))
+    solved = newton_step(valley.at(torch.zeros(2, dtype=torch.float64)), tolerance=1e-6, max_hvps=5)
+    assert not solved.negative
+    assert solved.decrease == 0.0

@@ -42,7 +42,7 @@ def assert_pinned(counted: float, pinned: float) -> None:
         (ProblemName("logistic", "logreg/ionosphere", 1e-4), 62.0),
         (ProblemName("logistic", "logreg/chess-krvkp", 1e-3), 37.0),
         (ProblemName("quadratic", "condition 1e4"), 443.0),
-        (ProblemName("function", "beale"), 29.0),
+        (ProblemName("function", "beale"), 20.0),
         (ProblemName("function", "rosenbrock"), 50.0),
         (ProblemName("function", "rosenbrock-10"), 94.5),
     ],

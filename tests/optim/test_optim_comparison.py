@@ -7,7 +7,7 @@ import pytest
 import scipy.optimize
 import torch
 
-from levelport.experiments.comparison import (
+from levelport.bench.comparison import (
     ACCURACIES,
     ComparisonRow,
     as_text,
@@ -32,7 +32,7 @@ def test_teleports_get_there(rows: dict[str, ComparisonRow]) -> None:
     assert coarse is not None
     assert medium is not None
     assert fine is not None
-    assert coarse <= medium <= fine <= 1000.0
+    assert coarse <= medium <= fine <= 250.0
 
 
 def test_scipy_is_counted_as_scipy_counts(rows: dict[str, ComparisonRow]) -> None:

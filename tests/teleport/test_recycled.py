@@ -19,7 +19,7 @@ from levelport.optim.schedules import Never
 from levelport.problems.functions import FUNCTIONS
 from levelport.problems.quadratics import Quadratic
 from levelport.teleport import Recycled, Status, TeleportResult
-from levelport.teleport.recycled import Enough
+from levelport.teleport.recycled import IsEnough, default_memory
 
 
 class Watched:
@@ -29,7 +29,7 @@ class Watched:
         self.inner = inner
         self.seen: list[tuple[Point, TeleportResult, Point]] = []
 
-    def begin(self, enough: Enough) -> Watched:
+    def begin(self, enough: IsEnough) -> Watched:
         self.run = self.inner.begin(enough)
         return self
 
@@ -184,10 +184,9 @@ def test_beats_plain_descent_at_equal_cost() -> None:
 
 
 def test_memory_is_bounded_for_large_models() -> None:
-    large = AutogradObjective(lambda x: (x**2).sum() + x[0] ** 4, like=torch.zeros(2_000_000))
-    run = Recycled().begin()
-    run(large, large.at(torch.ones(2_000_000), curvature=True))
-    assert run._model._memory <= 16
+    assert default_memory(1_000) == 60
+    assert default_memory(300_000) == 27
+    assert default_memory(2_000_000) == 10
 
 
 @pytest.mark.parametrize(("setting", "value"), [("memory", 0), ("descents", 0)])

@@ -59,9 +59,11 @@ class Competitor:
                 raise
 
 
-def _ours(rule: Callable[[Instance], StepRule | str] | str = "auto", **options: Any) -> Method:
+def descent(rule: StepRule | Callable[[Instance], StepRule] | str = "auto", **options: Any) -> Method:
+    """``minimize`` with a rule, or one that knows the instance, and options."""
+
     def run(objective: Watched, instance: Instance) -> None:
-        method = rule if isinstance(rule, str) else rule(instance)
+        method = rule(instance) if callable(rule) else rule
         minimize(objective, instance.x0, method, gtol=0.0, max_iterations=UNLIMITED, **options)
 
     return run
@@ -80,9 +82,9 @@ def _with_and_without(name: str, rule: Callable[[Instance], StepRule] | str) -> 
     published = {"teleport": Every(50, start=5), "jump": Jump("sqp", max_hvps=50)}
     ours = "levelport.minimize" if rule == "auto" else f"{name} + our teleports"
     return [
-        Competitor(name, _ours(rule, teleport=False)),
-        Competitor(f"{name} + published teleports", _ours(rule, **published)),
-        Competitor(ours, _ours(rule)),
+        Competitor(name, descent(rule, teleport=False)),
+        Competitor(f"{name} + published teleports", descent(rule, **published)),
+        Competitor(ours, descent(rule)),
     ]
 
 
@@ -195,12 +197,12 @@ def _lbfgsb_visited(objective: Watched, instance: Instance) -> None:
 
 CORE = (
     *_with_and_without("GD-Armijo", "auto"),
-    Competitor("the same without the climb", _ours(jump=DescentOnly())),
+    Competitor("the same without the climb", descent(jump=DescentOnly())),
     Competitor("SciPy L-BFGS-B", _scipy("L-BFGS-B", LBFGSB)),
     Competitor("SciPy L-BFGS-B, 60 pairs", _scipy("L-BFGS-B", LBFGSB | {"maxcor": 60})),
     Competitor("SciPy Newton-CG", _scipy("Newton-CG", {"xtol": 0.0})),
 )
-"""GD alone, with the paper's teleports and ours, and the two rivals that the goals name."""
+"""GD alone, with the paper's teleports and ours, our control, and the rivals that the goals name."""
 
 OTHERS = (
     *_with_and_without("momentum", _momentum),
@@ -219,12 +221,14 @@ FOR_NETWORKS = (
 VISITED = (
     Competitor("L-BFGS-B from a teleported start", _lbfgsb_from_teleport),
     Competitor("L-BFGS-B + teleport every 50", _lbfgsb_visited),
-    Competitor("momentum + teleport every 50", _ours(_momentum, teleport=Every(PERIOD, start=PERIOD), jump=SMALL_JUMP)),
-    Competitor("momentum + teleports when they pay", _ours(_momentum, **WHEN_IT_PAYS)),
-    Competitor("GD-Armijo + teleports when they pay", _ours("auto", **WHEN_IT_PAYS)),
+    Competitor(
+        "momentum + teleport every 50", descent(_momentum, teleport=Every(PERIOD, start=PERIOD), jump=SMALL_JUMP)
+    ),
+    Competitor("momentum + teleports when they pay", descent(_momentum, **WHEN_IT_PAYS)),
+    Competitor("GD-Armijo + teleports when they pay", descent("auto", **WHEN_IT_PAYS)),
     Competitor("AdamW 1e-2 + teleport every 50", _visited(_adamw(1e-2))),
 )
-"""What teleports do for optimizers other than GD."""
+"""What certified teleports do for GD and for other optimizers."""
 
 COMPETITORS = {one.name: one for one in (*CORE, *OTHERS, *FOR_NETWORKS, *VISITED)}
 

@@ -95,7 +95,7 @@ class TeleportCostSpec(RunSpec):
             separable = _Separable(self.size)
             x0 = 1.0 / separable.weights
             objective = AutogradObjective(separable, x0)
-        # Ten pairs, bought curvature switched off, ten HVPs: every teleport does the same work at every size.
+        # Ten pairs, ten HVPs: teleports do about the same work at every size.
         jump = Recycled(memory=10) if self.jump == "recycled" else Jump("auto", max_hvps=10)
         iterations = self.iterations if self.jump == "recycled" else 3
         began = time.thread_time()

@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from levelport.objective import Objective, Point
-from levelport.teleport.recycled import Enough, Recycled, RecycledRun, never
+from levelport.teleport.recycled import IsEnough, Recycled, RecycledRun, never
 
 
 @dataclass(frozen=True)
 class DescentOnly(Recycled):
     """Descend to the bottom of the model and stay there."""
 
-    def begin(self, enough: Enough = never) -> RecycledRun:
+    def begin(self, enough: IsEnough = never) -> RecycledRun:
         """A fresh memory for one run."""
         return _DescentOnlyRun(self, enough)
 

@@ -113,7 +113,7 @@ def _networks(frames: dict[str, pd.DataFrame]) -> list[str]:
         f"Networks run per method: {ran}.\n",
         "![networks](benchmark-networks.png)\n",
         sections.network_losses(races),
-        "### What teleports do for L-BFGS, momentum and Adam\n",
+        "### What certified teleports do for GD, L-BFGS, momentum and Adam\n",
         text.VISITS,
         sections.visits(races),
     ]

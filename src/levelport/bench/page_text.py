@@ -36,9 +36,9 @@ SUITES = {
 }
 
 NETWORKS = """Two hidden layers of a hundred, full batch, the twelve smallest UCI sets, usual initialisation, seed 0;
-for reg 1e-4 also the seeds 1 and 2 (other splits and initialisations); and one hidden layer of fifty on the digits,
-three seeds. The picture shows the loss with teleports relative to the loss of GD-Armijo after the same number of
-gradient equivalents.
+the full tier has for reg 1e-4 also the seeds 1 and 2 (other splits and initialisations), and one hidden layer of fifty
+on the digits, three seeds. The picture shows the loss with teleports relative to the loss of GD-Armijo after the same
+number of gradient equivalents.
 """
 
 VISITS = """A teleport by `Auto(explore=1)` with at most ten HVPs, once at the start, every fifty steps, or when they

@@ -52,7 +52,7 @@ def _logistic(tier: Tier) -> list[RunSpec]:
 
 def _held_out(tier: Tier) -> list[RunSpec]:
     """The second split of every data set, on which nothing was tuned."""
-    problems = [replace(problem, seed=HELD_OUT) for problem in instances.logistic()]
+    problems = [replace(problem, seed=HELD_OUT) for problem in instances.logistic(20 if tier is Tier.FULL else 6)]
     return [RaceSpec(p, name, CONVEX_BUDGET) for p in problems for name in (*RIVALS, LBFGS_60, ALONE)]
 
 
@@ -63,7 +63,7 @@ def _functions(tier: Tier) -> list[RunSpec]:
 
 
 def _networks(tier: Tier) -> list[RunSpec]:
-    """GD with and without teleports and L-BFGS-B everywhere and for long; more rivals at one penalty, more seeds."""
+    """Full: the main three everywhere and for long, rivals at one penalty, more seeds, digits. Quick: less of it."""
     sets = instances.smallest_sets(SMALL_SETS)
     middle = instances.networks(sets, regs=(1e-4,))
     if tier is not Tier.FULL:

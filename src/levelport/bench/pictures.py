@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from levelport.bench import tables
-from levelport.bench.parts import ALONE, LBFGS, NEWTON_CG, NO_CLIMB, OURS
+from levelport.bench.parts import ALONE, LBFGS, LBFGS_60, NEWTON_CG, NO_CLIMB, OURS
 from levelport.bench.specs import accuracy
 from levelport.experiments.level_sets import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED
 from levelport.experiments.profiles import Profile
@@ -31,6 +31,7 @@ LOOKS = {
     ALONE: Look(BLUE),
     "GD-Armijo + published teleports": Look(BLUE, (0, (3, 1.5))),
     LBFGS: Look(BLACK),
+    LBFGS_60: Look(BLACK, (0, (3, 1.5))),
     "torch LBFGS": Look(GREY),
     NEWTON_CG: Look(GREEN),
     "SciPy trust-krylov": Look(GREEN, (0, (3, 1.5))),

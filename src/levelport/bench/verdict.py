@@ -9,7 +9,7 @@ import pandas as pd
 
 from levelport.bench import tables
 from levelport.bench.goals import HARD, pivot
-from levelport.bench.parts import ADAMW, ALONE, LBFGS, LBFGS_60, NEWTON_CG, NO_CLIMB, OURS
+from levelport.bench.parts import ADAMW, ALONE, HELD_OUT, LBFGS, LBFGS_60, NEWTON_CG, NO_CLIMB, OURS
 from levelport.bench.pictures import varying
 
 PUBLISHED = "GD-Armijo + published teleports"
@@ -32,6 +32,14 @@ def sentences(frames: dict[str, pd.DataFrame]) -> list[str]:
             f"Where L-BFGS-B needs more than {HARD:g}, we are cheaper on {', '.join(wins) or 'none'}, dearer on "
             f"{', '.join(losses) or 'none'}."
         )
+    held_out = races[(races["suite"] == "logistic") & (races["seed"] == HELD_OUT)]
+    if not held_out.empty:
+        costs = pivot(held_out, "cost_1e-10")
+        for rival in (NEWTON_CG, LBFGS, LBFGS_60):
+            if rival in costs:
+                said.append(
+                    f"Splits on which nothing was tuned, 1e-10: {_comparison(costs[OURS], costs[rival], rival)}"
+                )
     said += _growth_sentences(frames["benchmark-growth"])
     said += _seconds_sentences(frames["benchmark-seconds"])
     said += _network_sentences(frames)

@@ -114,7 +114,7 @@ def _minimisers(console: Console) -> None:
     """What it costs to minimise, with and without teleports, against SciPy."""
     from rich.table import Table
 
-    from levelport.experiments.comparison import ACCURACIES, compare
+    from levelport.bench.comparison import ACCURACIES, compare
 
     console.rule("3  What it costs to minimise", align="left")
     with console.status("gradient descent with and without teleports, L-BFGS, Newton-CG ..."):
@@ -131,7 +131,7 @@ def _minimisers(console: Console) -> None:
         table.add_row(row.method, *("not reached" if cost is None else f"{cost:.0f}" for cost in row.costs))
     console.print(table)
     console.print(
-        "levelport.minimize owes its speed to the quasi-Newton step inside its default, uncertified teleports: without "
-        "their climb it costs about the same (python -m benchmarks.attribution).",
+        "levelport.minimize owes its speed to the quasi-Newton steps inside its default, uncertified teleports: "
+        "without their climb it is cheaper (python -m benchmarks.attribution).",
         highlight=False,
     )

@@ -34,7 +34,7 @@ from levelport.optim import Armijo, AtStart, MinimizeResult, MinimizeRow, minimi
 from levelport.optim.step_rule import Step
 from levelport.problems.functions import TestFunction, function_named
 from levelport.teleport import Teleporter, TeleportResult, teleport
-from levelport.teleport.recycled import Enough
+from levelport.teleport.recycled import IsEnough
 
 FIGURE_1 = (("booth", (7.5, -4.0)), ("goldstein-price", (0.0, 0.0)))
 """Functions and starts of the paper's figure."""
@@ -102,7 +102,7 @@ class _RecordedJump:
         self.trails = Trails()
         self.results: list[TeleportResult] = []
 
-    def begin(self, enough: Enough) -> _RecordedJump:
+    def begin(self, enough: IsEnough) -> _RecordedJump:
         return self
 
     def __call__(self, objective: Objective, start: Point) -> tuple[TeleportResult, Point]:

@@ -46,11 +46,10 @@ class Regularisation(NetworkProfile):
         figure, panels = new_figure(len(setup.solvers), len(shown), width=3.4)
         for row, solver in zip(panels, setup.solvers, strict=True):
             for panel, name in zip(row, shown, strict=True):
-                for number, (variant, shares) in enumerate(halves[name].items()):
-                    if variant.solver not in (None, solver):
-                        continue
+                shown_here = [(v, shares) for v, shares in halves[name].items() if v.solver in (None, solver)]
+                for number, (variant, shares) in enumerate(shown_here):
                     # Many methods solve the same share: each a little to the right of the one before.
-                    regs = [reg * 1.02 ** (number % 10) for reg in shares]
+                    regs = [reg * 1.02**number for reg in shares]
                     style = WITH_TELEPORTS if variant.solver else WITHOUT_TELEPORTS
                     colour = METHOD_COLOURS[variant.method]
                     panel.plot(regs, list(shares.values()), color=colour, linestyle=style, marker="o", ms=2.5)

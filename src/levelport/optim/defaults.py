@@ -13,7 +13,7 @@ METHOD: StepRule = Armijo(c=0.1)
 """Of ``minimize``."""
 
 MINIMIZE_SCHEDULE: Schedule = Every(1)
-"""Of ``minimize``: its teleports are recycled from past gradients and cheap enough for every step."""
+"""Of ``minimize``: its teleports do most of the descending, by a model recycled from all gradients of the run."""
 
 MINIMIZE_JUMP = Recycled()
 """How ``minimize`` teleports."""

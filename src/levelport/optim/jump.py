@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from levelport.objective import Objective, Point
 from levelport.teleport import Teleporter, TeleportResult, solver_named
 from levelport.teleport.certified import teleport_from
-from levelport.teleport.recycled import Enough, never
+from levelport.teleport.recycled import IsEnough, never
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Jump:
         if not 0.0 < self.tol < 1.0:
             raise ValueError(f"tol must lie between 0 and 1, not {self.tol}: it bounds the sine of an angle.")
 
-    def begin(self, enough: Enough = never) -> Jump:
-        """The teleports of one run; these remember nothing, and stay on the level, where nothing is ``enough``."""
+    def begin(self, enough: IsEnough = never) -> Jump:
+        """The teleports of one run; these remember nothing, and do not ask whether a point is ``enough``."""
         return self
 
     def __call__(self, objective: Objective, start: Point) -> tuple[TeleportResult, Point]:

@@ -27,7 +27,7 @@ from levelport.optim.progress_bar import progress_bar
 from levelport.optim.schedules import Never, Schedule
 from levelport.optim.step_rule import StepRule
 from levelport.teleport import Status, TeleportResult
-from levelport.teleport.recycled import Enough
+from levelport.teleport.recycled import IsEnough
 
 METHODS: dict[str, Callable[[], StepRule]] = {
     "auto": lambda: defaults.METHOD,
@@ -55,8 +55,8 @@ class Teleport(Protocol):
 class TeleportSettings(Protocol):
     """How ``minimize`` teleports: :class:`Recycled`, :class:`~levelport.optim.jump.Jump`, or anything like them."""
 
-    def begin(self, enough: Enough) -> Teleport:
-        """A fresh memory for one run; a teleport may end at a point that is ``enough``, climbed or not."""
+    def begin(self, enough: IsEnough) -> Teleport:
+        """A fresh memory for one run; where a point is ``enough``, a teleport may end there as ``DESCENDED``."""
 
 
 Callback = Callable[[MinimizeRow, Point], object]
@@ -81,8 +81,9 @@ def minimize(
 ) -> MinimizeResult:
     """Minimise ``fun`` from ``x0`` by descent steps and teleports.
 
-    In iteration k, if the schedule says so, the point first moves to where the gradient is largest at no higher a
-    value; then the method takes its step.
+    In iteration k, if the schedule says so, the point first teleports, at no higher a value; then the method takes its
+    step. The default teleports (:class:`~levelport.Recycled`) descend by a quasi-Newton model and climb until the
+    gradient has grown; ``jump=Jump("auto")`` goes to where the gradient is largest.
 
     Args:
         fun: f, a differentiable function of ``x0`` that returns a scalar tensor, or an :class:`Objective`.
@@ -90,11 +91,12 @@ def minimize(
         method: "auto", "armijo", "newton-cg", or a configured rule: ``FixedStep(0.1)``, ``Momentum(0.1)``,
             ``Polyak(max_step=1.0)``, ``Armijo(c=0.1)``, ``Normalized(0.01)``, ``Newton(max_hvps=20)``.
         teleport: a schedule; True takes the default one, False never teleports.
-        jump: how to teleport (solver, HVPs, accuracy); None takes the default.
+        jump: how to teleport: ``Recycled(memory, descents)``, ``Jump(solver, max_hvps, tol, ...)``; None takes the
+            default.
         gtol: stop when ‖∇f(x)‖ ≤ gtol · ‖∇f(x0)‖.
         gtol_absolute: stop when ‖∇f(x)‖ is at most this.
         f_target: stop when f(x) is at most this.
-        max_iterations: budget of steps.
+        max_iterations: budget of steps of the method, whatever the teleports before them do.
         max_cost: budget of gradient equivalents (value ½, gradient 1, HVP 2); checked once per iteration, and by
             recycled teleports at every descent.
         max_seconds: budget of time; checked at the same places.
@@ -197,7 +199,7 @@ class _Run:
             if descended and (reason := self._reason_to_stop(self.point)) is not None:
                 self.iteration += 1  # the descent was the last step
                 self._record(teleported=False, step=math.nan)
-                return reason
+                return MinimizeStatus.STOPPED if self._asked_to_stop else reason
             step = rule.advance(self.objective, self.point, state, result)
             if step.point is None:
                 return MinimizeStatus.NO_STEP

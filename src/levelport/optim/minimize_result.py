@@ -32,12 +32,15 @@ class MinimizeStatus(Enum):
 class MinimizeRow:
     """One point of a run: x0, then one per step, and one more after every teleport.
 
+    Descents inside a teleport have no rows. If one of them ends the run, it counts as the last step: the point has a
+    row as a teleport's and one as a step's.
+
     Attributes:
         iteration: steps taken before it.
         cost: gradient equivalents spent up to here, the evaluation of this point included.
         value, gradient_norm: f and ‖∇f‖ there.
         teleported: whether a teleport led to it.
-        step: size of the step that led to it; NaN for x0 and after a teleport.
+        step: size of the step that led to it; NaN for x0, after a teleport, and for a descent that ended the run.
         seconds: since the start.
     """
 
@@ -84,5 +87,5 @@ class MinimizeResult:
         return self.status.value
 
     def cost_to_reach(self, value: float) -> float | None:
-        """Gradient equivalents spent when f first was at most ``value``; None if it never was."""
+        """Gradient equivalents spent at the first row where f is at most ``value``; None if there is none."""
         return next((row.cost for row in self.trace if row.value <= value), None)

@@ -1,8 +1,8 @@
-"""The teleport that an optimizer can afford at every step: its model of f is recycled from gradients already paid for.
+"""The teleport of ``minimize``: its model of f is recycled from the gradients of the steps and teleports before.
 
 Between two points where the gradient is known lies a secant, s = x' - x and y = ∇f(x') - ∇f(x) ≈ ∇²f s. Together the
-secants make an L-BFGS model of f that costs nothing. With it the two phases of :mod:`levelport.teleport.predictor` need
-a gradient per step and no Hessian-vector product:
+secants make an L-BFGS model of f. With it the two phases of :mod:`levelport.teleport.predictor` need a gradient per
+step and, after the first teleport, no Hessian-vector product:
 
 * *descend* along s_N = -B⁻¹ ∇f, to the bottom of the model, a few times: each step teaches the model;
 * *climb* with the last of these steps by a·v along the steepest direction known, until the gradient is larger than at
@@ -37,7 +37,7 @@ _MOST_CLIMB = 0.9  # of the way back up to the level
 _ALIGNED = 0.9  # cosine between the gradient and the steepest direction from which a teleport gains too little
 _TRIALS = 5  # of ever shorter steps, before a direction is given up
 
-Enough = Callable[[Point], bool]
+IsEnough = Callable[[Point], bool]
 """Whether a point is all that a run asks for."""
 
 
@@ -53,7 +53,7 @@ def never(point: Point) -> bool:
 
 @dataclass(frozen=True)
 class Recycled:
-    """How an optimizer teleports at every step.
+    """How ``minimize`` teleports before every step.
 
     Args:
         memory: secant pairs kept, two vectors of x's size each; None takes 60, or down to 10 for large models.
@@ -69,7 +69,7 @@ class Recycled:
         if self.descents < 1:
             raise ValueError(f"descents must be at least 1, not {self.descents}.")
 
-    def begin(self, enough: Enough = never) -> RecycledRun:
+    def begin(self, enough: IsEnough = never) -> RecycledRun:
         """A fresh memory for one run; a descent ends at the first point that is ``enough``."""
         return RecycledRun(self, enough)
 
@@ -77,7 +77,7 @@ class Recycled:
 class RecycledRun:
     """The teleports of one run: call it at each point to teleport from."""
 
-    def __init__(self, settings: Recycled, enough: Enough) -> None:
+    def __init__(self, settings: Recycled, enough: IsEnough) -> None:
         self.settings = settings
         self._enough = enough
         self._model = QuasiNewton(1)
@@ -126,9 +126,8 @@ class RecycledRun:
         if self._stayed:
             return Status.ALIGNED, start
         bottom = self._descend(objective, start)
-        if bottom is not start and self._enough(bottom):
-            return Status.DESCENDED, bottom
-        end = self._climb(objective, start, bottom) or bottom
+        arrived = bottom is not start and (bottom.gradient_norm == 0.0 or self._enough(bottom))
+        end = bottom if arrived else self._climb(objective, start, bottom) or bottom
         self._last = end
         if end is start:
             return Status.NO_FEASIBLE_GAIN, start
@@ -173,10 +172,11 @@ class RecycledRun:
         for _ in range(self.settings.descents - 1):
             there = self._step_down(objective, here)
             if there is None:
+                self._model.forget()  # it leads astray: what it knows is of other regions
                 break
             self._learn(here, there)
             here = there
-            if self._enough(here):
+            if here.gradient_norm == 0.0 or self._enough(here):
                 break
         return here
 
@@ -191,7 +191,7 @@ class RecycledRun:
             # The parabola through f(here), its slope and f(there) has its minimum at this share of the step.
             slope = 2.0 * promised * fraction
             rise = there.value - here.value
-            share = 0.5 * slope / (rise + slope) if math.isfinite(rise) else 0.1
+            share = 0.5 * slope / (rise + slope) if math.isfinite(rise) and slope > 0.0 else 0.1
             fraction *= min(max(share, 0.1), 0.5)
         return None
 
@@ -203,7 +203,8 @@ class RecycledRun:
             steepest = -steepest  # climb on the far side of the bottom
         step, decrease = self._to_bottom(here)
         fraction = 1.0
-        for _ in range(6):
+        # After a descent there is something to keep, and the wall does not move with the step: one trial.
+        for _ in range(_TRIALS if here is start else 1):
             depth = start.value - here.value + (2.0 * fraction - fraction**2) * decrease
             level = math.sqrt(2.0 * depth / theta)  # where the wall meets f(w), in the model
             climb = min(_GROWTH * start.gradient_norm / theta, _MOST_CLIMB * level)
@@ -221,5 +222,6 @@ class RecycledRun:
                     return again
                 return None
             fraction *= 0.4
-        self._model.forget()  # it has led astray: what it knows is of other regions
+        if here is start:
+            self._model.forget()  # not even a short step of it helped
         return None

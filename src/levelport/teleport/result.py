@@ -25,7 +25,7 @@ class Status(Enum):
     )
     ALIGNED = "the gradient already points along the steepest direction known, so that there is little to gain"
     UNCERTIFIED = "the gradient grew at no higher a value; whether it can grow further was not checked, to save the HVP"
-    DESCENDED = "the value fell, but no point with a larger gradient was found or needed up there"
+    DESCENDED = "the value fell; a point with as large a gradient was not found, or not needed"
     STOPPED = "the callback asked to stop"
     STATIONARY_START = "the gradient vanishes at the start, so every direction is as good as any other"
     NON_FINITE_START = (
@@ -45,7 +45,8 @@ class Certificate:
 
     With g = ∇f(x), H = ∇²f(x) and P = I - g gᵀ/‖g‖²:
 
-    * ``curvature``     λ = ⟨g, H g⟩ / ‖g‖²; 1/λ is the Newton step size at a KKT point
+    * ``curvature``     λ = ⟨g, H g⟩ / ‖g‖²; 1/λ is the Newton step size at a KKT point. Recycled teleports, which are
+      not certified, have the curvature of the steepest direction known here and NaN below.
     * ``kkt_residual``  ‖P H g‖ / ‖g‖², the Riemannian gradient norm of ½ log ‖∇f‖²
     * ``alignment``     cos ∠(g, H g): 1 at a KKT point, and free of units
     """

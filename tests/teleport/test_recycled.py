@@ -15,6 +15,7 @@ from levelport.objective import Objective, Point
 from levelport.objectives import AutogradObjective, LinearObjective, ModuleObjective
 from levelport.optim.armijo import Armijo
 from levelport.optim.minimize import minimize
+from levelport.optim.minimize_result import MinimizeStatus
 from levelport.optim.schedules import Never
 from levelport.problems.functions import FUNCTIONS
 from levelport.problems.quadratics import Quadratic
@@ -172,6 +173,24 @@ def test_a_descent_that_reaches_the_goal_is_not_undone_by_a_climb() -> None:
     assert watched.seen[-1][1].status is Status.DESCENDED
     budget = minimize(logistic(300, 40, 5, 1e-3), zero, jump=Recycled(descents=50), gtol=0.0, max_cost=12.0)
     assert 12.0 <= budget.cost.gradient_equivalents <= 14.0
+
+
+def test_the_trace_of_a_run_that_ends_inside_a_teleport() -> None:
+    zero = torch.zeros(40, dtype=torch.float64)
+    result = minimize(logistic(300, 40, 5, 1e-3), zero, jump=Recycled(descents=50), gtol=1e-6)
+    descent, last = result.trace[-2:]
+    assert (descent.teleported, last.teleported) == (True, False)
+    assert (descent.value, descent.cost) == (last.value, last.cost)
+    assert math.isnan(last.step)
+    assert last.iteration == result.iterations == descent.iteration + 1
+    stopped = minimize(
+        logistic(300, 40, 5, 1e-3),
+        zero,
+        jump=Recycled(descents=50),
+        gtol=1e-6,
+        callback=lambda row, point: row.cost == descent.cost,
+    )
+    assert stopped.status is MinimizeStatus.STOPPED
 
 
 def test_beats_plain_descent_at_equal_cost() -> None:

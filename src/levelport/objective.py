@@ -134,6 +134,9 @@ class Point(ABC):
             self._gradient_norm = float(norm(self.gradient))
         return self._gradient_norm
 
+    def release(self) -> None:  # noqa: B027  (most points hold no graph)
+        """Let go of graphs; what is known stays known. Whoever asks for more pays for a forward pass again."""
+
     def hvp(self, v: Tensor) -> Tensor:
         """∇²f(x) v."""
         self._ledger.hvps += 1

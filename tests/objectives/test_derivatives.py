@@ -200,3 +200,16 @@ def test_grad_mode_and_autocast_of_the_caller_do_not_matter() -> None:
         assert inside.value == plain.value
         assert torch.equal(inside.gradient, plain.gradient)
         assert torch.equal(inside.hvp(x), plain.hvp(x))
+
+
+def test_a_released_point_knows_what_it_knew_and_pays_for_more() -> None:
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    objective = AutogradObjective(lambda x: (x**4).sum(), like=x)
+    point = objective.at(x)
+    point.release()  # nothing to let go of yet, so nothing to pay for
+    gradient = point.gradient
+    point.release()
+    assert point.gradient is gradient
+    assert objective.cost.gradient_equivalents == 1.0
+    torch.testing.assert_close(point.hvp(torch.ones_like(x)), 12.0 * x**2)
+    assert objective.cost.gradient_equivalents == 3.5

@@ -102,6 +102,9 @@ class _WatchedPoint(Point):
         self._inner = objective.inner.at(x, curvature=curvature)
         self.shares_forward = self._inner.shares_forward
 
+    def release(self) -> None:
+        self._inner.release()
+
     def _evaluate_value(self) -> float:
         return self._objective.evaluate(lambda: self._inner.value)
 

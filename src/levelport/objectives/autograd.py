@@ -43,9 +43,16 @@ class GraphPoint(Point):
         self._penalty = penalty
         self._graph: tuple[Tensor, list[Tensor]] | None = None
         self._differentiable_gradient: Tensor | None = None
+        self._released = False
+
+    def release(self) -> None:
+        self._released = self._released or self._graph is not None
+        self._graph = self._differentiable_gradient = None
 
     def _run_forward(self) -> tuple[Tensor, list[Tensor]]:
         if self._graph is None:
+            if self._released:
+                self._ledger.values += 1
             device = self.x.device.type
             # Half-precision products would make f a staircase: a solve always runs in the dtype of x.
             with torch.enable_grad(), torch.autocast(device, enabled=False):

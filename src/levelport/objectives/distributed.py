@@ -102,6 +102,9 @@ class _DistributedPoint(Point):
         self._objective = objective
         self._local = local
 
+    def release(self) -> None:
+        self._local.release()
+
     def _evaluate_value(self) -> float:
         # In double precision: a line search must not lose the digits that the ranks still have.
         value = torch.tensor(

@@ -183,6 +183,7 @@ class RecycledRun:
     def _step_down(self, objective: Objective, here: Point) -> Point | None:
         """A lower point on the way to the bottom of the model, or None."""
         step, promised = self._to_bottom(here)
+        here.release()  # no HVP will be asked for here; for large models one graph at a time is enough
         fraction = 1.0
         for _ in range(_TRIALS):
             there = objective.at(torch.add(here.x, step, alpha=fraction))
@@ -202,6 +203,7 @@ class RecycledRun:
         if float(torch.dot(steepest, here.gradient)) > 0.0:
             steepest = -steepest  # climb on the far side of the bottom
         step, decrease = self._to_bottom(here)
+        here.release()
         fraction = 1.0
         # After a descent there is something to keep, and the wall does not move with the step: one trial.
         for _ in range(_TRIALS if here is start else 1):

@@ -80,7 +80,7 @@ def page(frames: dict[str, pd.DataFrame]) -> str:
         *goals.subproblem_goals(frames["benchmark-subproblem"]),
         *goals.overhead_goals(frames["benchmark-overhead"], frames["benchmark-memory"]),
     ]
-    parts = [text.HEAD, verdict(frames), "## Goals\n", sections.goals(found)]
+    parts = [text.HEAD, verdict(frames), "## Goals\n", sections.goals(found), text.WHY]
     if not logistic.empty:
         parts += ["## Logistic problems\n", text.LOGISTIC, "![profiles](benchmark-logistic.png)\n"]
         parts += [sections.standings(logistic, ORDER), text.HARD, sections.hard_problems(logistic)]

@@ -30,7 +30,7 @@ WHY = """Why goals are missed:
 * *Overhead on the large network.* The pairs of vectors are read about five times per step, whatever the batch. With
   seven times the data the same work is a few per cent.
 * *Memory.* Besides the pairs: three points with their gradients, the step, the secant in flight, and what applying the
-  model needs for a moment. Graphs are let go of, one lives at a time.
+  model needs for a moment. Graphs are let go of: while it descends, one lives at a time.
 """
 
 LOGISTIC = """The twenty UCI sets with six penalties, first split, from w = 0, with certified optima; at most 5000

@@ -65,9 +65,10 @@ def teleport_function(
         result = teleport(
             known, x, method, max_hvps=max_hvps, tol=tol, radius=radius, level_set=level_set, callback=trails
         )
+    assert isinstance(result.x, torch.Tensor)  # as x is one
     console = Console()
     console.print(certificate_table(result, f"{known.name} with {solver}"))
-    console.print(f"from {_text(coordinates)} to {_text(result.x.tolist())}", highlight=False, soft_wrap=True)  # type: ignore[union-attr]
+    console.print(f"from {_text(coordinates)} to {_text(result.x.tolist())}", highlight=False, soft_wrap=True)
     if plot is not None:
         _draw(known, coordinates, trails, result, plot)
         console.print(f"picture: {plot}", highlight=False, soft_wrap=True)

@@ -107,7 +107,7 @@ def draw_path(
     *,
     color: str,
     label: str | None = None,
-    style: str = "solid",
+    style: str | tuple[int, tuple[float, ...]] = "solid",
     marker: str = "o",
     size: float = 3.0,
 ) -> None:
@@ -124,7 +124,7 @@ def draw_trails(axes: Axes, start: Sequence[float], trails: Trails, end: Sequenc
     iterates, jump = "iterates of the solver", "jump of the predictor"
     for trail in trails.trails:
         if math.dist(trail[0], start) > 0.0:
-            draw_path(axes, [start, trail[0]], color=PURPLE, style=(0, (1, 2)), marker="", label=jump)  # type: ignore[arg-type]
+            draw_path(axes, [start, trail[0]], color=PURPLE, style=(0, (1, 2)), marker="", label=jump)
             jump = "_nolegend_"
         draw_path(axes, trail, color=PURPLE, label=iterates, size=3.5)
         iterates = "_nolegend_"

@@ -56,23 +56,27 @@ def new_figure(rows: int, columns: int, *, width: float = 3.0, height: float = 2
     return figure, [list(row) for row in axes]
 
 
-def legend_below(figure: Figure, entries: list[tuple[str, dict[str, object]]]) -> None:
+LegendEntry = tuple[str, dict[str, Any]]
+"""A label and the look of its line, as matplotlib names it."""
+
+
+def legend_below(figure: Figure, entries: list[LegendEntry]) -> None:
     """One legend for all panels, under them."""
-    handles = [Line2D([], [], label=label, **look) for label, look in entries]  # type: ignore[arg-type]
+    handles = [Line2D([], [], label=label, **look) for label, look in entries]
     # About an inch per entry; long ones need more.
     longest = max(len(label) for label, _ in entries)
     columns = max(1, int(figure.get_figwidth() / (0.45 + 0.055 * longest)))
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), columns), frameon=False)
 
 
-def method_legend(methods: list[Method]) -> list[tuple[str, dict[str, object]]]:
+def method_legend(methods: list[Method]) -> list[LegendEntry]:
     """Colours for methods, line styles for teleports."""
-    colours = [(method.label, {"color": METHOD_COLOURS[method]}) for method in methods]
-    styles = [
+    colours: list[LegendEntry] = [(method.label, {"color": METHOD_COLOURS[method]}) for method in methods]
+    styles: list[LegendEntry] = [
         ("teleports", {"color": BLACK, "linestyle": WITH_TELEPORTS}),
         ("none", {"color": BLACK, "linestyle": WITHOUT_TELEPORTS}),
     ]
-    return [*colours, *styles]  # type: ignore[list-item]
+    return [*colours, *styles]
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

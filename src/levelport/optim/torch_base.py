@@ -12,7 +12,11 @@ from levelport.objective import norm
 
 
 class FlatOptimizer(torch.optim.Optimizer):
-    """An optimizer whose step depends on the gradient of all groups together."""
+    """An optimizer whose step depends on the gradient of all groups together.
+
+    Closures return the loss as a tensor, as everywhere in torch's documentation. Torch's stubs say ``float``; that is
+    why overrides of ``step``, and calls of it with a closure, are exempt from the type check.
+    """
 
     def parameters(self) -> list[Tensor]:
         """The parameters to optimise: those with ``requires_grad``, of all groups."""

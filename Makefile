@@ -52,7 +52,7 @@ smoke: $(VENV)/.dev ## every figure of the paper on tiny data
 
 bench: $(VENV)/.dev ## solvers against SciPy and the published settings (minutes; not a test)
 	$(PIP) --editable '.[bench]'
-	$(BIN)/python -m benchmarks.subproblem
+	$(BIN)/python -m levelport.lab.bench.subproblem
 
 format: $(VENV)/.dev ## let ruff rewrite
 	$(BIN)/ruff check --fix .

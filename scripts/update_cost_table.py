@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from levelport.bench.comparison import as_text, compare
+from levelport.lab.bench.comparison import as_text, compare
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "optimizers.md"
 MARK = "<!-- comparison table -->"

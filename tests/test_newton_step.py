@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from levelport.newton_step import newton_step
+from levelport.numerics.newton import newton_step
 from levelport.objectives import AutogradObjective
 from levelport.problems.quadratics import Quadratic
 

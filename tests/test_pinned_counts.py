@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from levelport.bench.instances import ProblemName
-from levelport.bench.specs import race
-from levelport.objectives.autograd import AutogradObjective
-from levelport.optim.minimize import minimize
+from levelport.lab.bench.instances import ProblemName
+from levelport.lab.bench.specs import race
+from levelport.objectives.function import AutogradObjective
+from levelport.optim._minimize import minimize
 from levelport.problems.functions import FUNCTIONS
 from levelport.problems.quadratics import Quadratic
 from levelport.problems.registry import problem
-from levelport.teleport import teleport
+from levelport.solvers import teleport
 
 RELATIVE, ABSOLUTE = 0.08, 4.0
 

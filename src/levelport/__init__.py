@@ -33,7 +33,7 @@ from levelport.optim import (
     minimize,
     scipy_method,
 )
-from levelport.teleport import SQP, Auto, Certificate, Recycled, Status, Teleporter, TeleportResult, teleport
+from levelport.solvers import SQP, Auto, Certificate, Recycled, Status, Teleporter, TeleportResult, teleport
 
 if TYPE_CHECKING:
     from levelport.problems import problem

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from levelport.bench import comparison
-from levelport.bench.comparison import ComparisonRow
 from levelport.cli import app
+from levelport.lab.bench import comparison
+from levelport.lab.bench.comparison import ComparisonRow
 
 
 def test_demo_shows_all_three_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 import scipy.optimize
 import torch
 
-from levelport.bench.comparison import (
+from levelport.lab.bench.comparison import (
     ACCURACIES,
     ComparisonRow,
     as_text,

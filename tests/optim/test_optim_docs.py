@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from levelport.bench.comparison import compare
+from levelport.lab.bench.comparison import compare
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "optimizers.md").read_text(encoding="utf-8")
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from levelport import ObjectiveError
+from levelport.objectives.isolation import undisturbed
 from levelport.objectives.parameters import Batches, ParametersObjective
-from levelport.objectives.undisturbed import undisturbed
 from levelport.optim import ArmijoSGD, Every, Never, NewtonCG, PolyakSGD, Teleported
 
 X = torch.randn(24, 4, generator=torch.Generator().manual_seed(0))

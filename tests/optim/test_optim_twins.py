@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import levelport
+from levelport.numerics.strong_wolfe import strong_wolfe
 from levelport.objectives import AutogradObjective, LinearObjective
 from levelport.optim import (
     Armijo,
@@ -31,7 +32,6 @@ from levelport.optim import (
 )
 from levelport.optim.armijo import armijo_search
 from levelport.optim.newton_cg import newton_direction
-from levelport.optim.strong_wolfe import strong_wolfe
 
 PENALTY = 1e-3
 DATA = np.random.default_rng(7)

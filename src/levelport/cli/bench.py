@@ -34,12 +34,12 @@ def bench_command(
     """
     from rich.console import Console
 
-    from levelport.bench.parts import PARTS, part_named
-    from levelport.experiments.backends import Backend
-    from levelport.experiments.progress import ConsoleProgress
-    from levelport.experiments.runner import Plan, run_plan
-    from levelport.experiments.store import Store, StoreError
-    from levelport.experiments.study import Tier
+    from levelport.lab.bench.parts import PARTS, part_named
+    from levelport.lab.engine.backends import Backend
+    from levelport.lab.engine.progress import ConsoleProgress
+    from levelport.lab.engine.runner import Plan, run_plan
+    from levelport.lab.engine.store import Store, StoreError
+    from levelport.lab.paper.study import Tier
 
     if tier not in (Tier.QUICK.value, Tier.FULL.value):
         raise typer.BadParameter(f"there is no tier called {tier!r}; choose quick or full.", param_hint="--tier")
@@ -57,7 +57,7 @@ def bench_command(
                 console.print(f"{name}: {sentence}", highlight=False, soft_wrap=True)
             failures += run_plan(plan, store, Backend(jobs=1), ConsoleProgress(console, name)).failures
         if report is not None:
-            from levelport.bench.page import write_page
+            from levelport.lab.bench.page import write_page
 
             for path in write_page(store, report):
                 console.print(f"written: {path}", highlight=False, soft_wrap=True)

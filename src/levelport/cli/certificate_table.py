@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from levelport.teleport import TeleportResult
+from levelport.solvers import TeleportResult
 
 
 def certificate_table(result: TeleportResult, title: str) -> Table:

@@ -40,8 +40,8 @@ def _test_functions(console: Console, out: Path) -> Path:
     """Figure 1: gradient descent with and without a teleport at the start, and Newton's method."""
     from rich.table import Table
 
-    from levelport.experiments.initial_teleport import FIGURE_1, compare, figure
-    from levelport.experiments.level_sets import save
+    from levelport.lab.level_sets import save
+    from levelport.lab.paper.initial_teleport import FIGURE_1, compare, figure
 
     console.rule("1  One teleport at the start", align="left")
     with console.status("two functions, three methods ..."):
@@ -72,8 +72,8 @@ def _solvers(console: Console, out: Path) -> Path:
     from rich.progress import track
     from rich.table import Table
 
-    from levelport.experiments.level_sets import save
-    from levelport.experiments.solver_comparison import BUDGETS, CONTESTANTS, figure, logistic_instance, race
+    from levelport.lab.bench.solver_comparison import BUDGETS, CONTESTANTS, figure, logistic_instance, race
+    from levelport.lab.level_sets import save
 
     console.rule("2  Solvers of the teleportation problem", align="left")
     instance = logistic_instance("breast-cancer-wisconsin", 1e-3)
@@ -114,7 +114,7 @@ def _minimisers(console: Console) -> None:
     """What it costs to minimise, with and without teleports, against SciPy."""
     from rich.table import Table
 
-    from levelport.bench.comparison import ACCURACIES, compare
+    from levelport.lab.bench.comparison import ACCURACIES, compare
 
     console.rule("3  What it costs to minimise", align="left")
     with console.status("gradient descent with and without teleports, L-BFGS, Newton-CG ..."):
@@ -132,6 +132,6 @@ def _minimisers(console: Console) -> None:
     console.print(table)
     console.print(
         "levelport.minimize owes its speed to the quasi-Newton steps inside its default, uncertified teleports: "
-        "without their climb it is cheaper (python -m benchmarks.attribution).",
+        "without their climb it is cheaper (python -m levelport.lab.bench.attribution).",
         highlight=False,
     )

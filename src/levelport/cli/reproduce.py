@@ -11,8 +11,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from levelport.experiments.reproduction import Judged
-    from levelport.experiments.study import Setup, Study
+    from levelport.lab.paper.reproduction import Judged
+    from levelport.lab.paper.study import Setup, Study
 
 
 class TierOption(str, Enum):
@@ -103,7 +103,7 @@ def report_command(
     to: Annotated[Path | None, typer.Option(help="File to write; OUT/report.html by default.")] = None,
 ) -> None:
     """Write one self-contained HTML page about everything that has been reproduced."""
-    from levelport.experiments.report import NothingToReportError, write_report
+    from levelport.lab.report import NothingToReportError, write_report
 
     target = to if to is not None else out / "report.html"
     try:
@@ -124,11 +124,11 @@ def _reproduce_one(
     address: str | None,
 ) -> int:
     """Run one study; the number of failed tasks."""
-    from levelport.experiments.backends import Backend, default_jobs
-    from levelport.experiments.progress import ConsoleProgress
-    from levelport.experiments.reproduction import figure_directory, reproduce
-    from levelport.experiments.runner import in_words
-    from levelport.experiments.store import StoreError
+    from levelport.lab.engine.backends import Backend, default_jobs
+    from levelport.lab.engine.progress import ConsoleProgress
+    from levelport.lab.engine.runner import in_words
+    from levelport.lab.engine.store import StoreError
+    from levelport.lab.paper.reproduction import figure_directory, reproduce
 
     try:
         done = reproduce(
@@ -155,14 +155,14 @@ def _reproduce_one(
 
 
 def _claims_of_stored(console: Console, study: Study, setup: Setup, out: Path) -> None:
-    from levelport.experiments.reproduction import judge, stored_results
-    from levelport.experiments.store import Store
+    from levelport.lab.engine.store import Store
+    from levelport.lab.paper.reproduction import judge, stored_results
 
     _print_claims(console, judge(study, setup, stored_results(study, setup, Store(out))))
 
 
 def _print_claims(console: Console, judged: list[Judged] | tuple[Judged, ...]) -> None:
-    from levelport.experiments.teleports import SOLVER_TITLES
+    from levelport.lab.paper.teleports import SOLVER_TITLES
 
     colours = {True: "green", False: "red", None: "yellow"}
     for entry in judged:
@@ -173,9 +173,9 @@ def _print_claims(console: Console, judged: list[Judged] | tuple[Judged, ...]) -
 
 
 def _list_studies(console: Console) -> None:
-    from levelport.experiments.registry import STUDIES
-    from levelport.experiments.runner import in_words
-    from levelport.experiments.study import Setup, Tier
+    from levelport.lab.engine.runner import in_words
+    from levelport.lab.paper.registry import STUDIES
+    from levelport.lab.paper.study import Setup, Tier
 
     for study in STUDIES.values():
         quick, full = (study.specs(Setup(tier=tier)) for tier in (Tier.QUICK, Tier.FULL))
@@ -188,7 +188,7 @@ def _list_studies(console: Console) -> None:
 
 
 def _studies(figures: list[str]) -> list[Study]:
-    from levelport.experiments.registry import STUDIES, study_named
+    from levelport.lab.paper.registry import STUDIES, study_named
 
     if figures == ["all"]:
         return list(STUDIES.values())
@@ -206,8 +206,8 @@ def _setup(
     regs: list[float] | None,
     reference: ReferenceOption,
 ) -> Setup:
-    from levelport.experiments.study import Setup, Tier
-    from levelport.experiments.teleports import SOLVER_NAMES
+    from levelport.lab.paper.study import Setup, Tier
+    from levelport.lab.paper.teleports import SOLVER_NAMES
     from levelport.problems import UnknownNameError, data_info
 
     try:

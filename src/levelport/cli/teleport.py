@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from levelport.experiments.level_sets import Trails
+    from levelport.lab.level_sets import Trails
     from levelport.problems.functions import TestFunction
-    from levelport.teleport import TeleportResult
+    from levelport.solvers import TeleportResult
 
 
 def teleport_function(
@@ -48,10 +48,10 @@ def teleport_function(
     from rich.console import Console
 
     from levelport.cli.certificate_table import certificate_table
-    from levelport.experiments.level_sets import Trails
-    from levelport.experiments.scipy_solvers import any_solver
+    from levelport.lab.bench.scipy_solvers import any_solver
+    from levelport.lab.level_sets import Trails
     from levelport.problems.functions import function_named
-    from levelport.teleport import teleport
+    from levelport.solvers import teleport
 
     with _named("FUNCTION"):
         known = function_named(function)
@@ -109,7 +109,7 @@ def _check_dimension(function: TestFunction, coordinates: list[float], plot: Pat
 
 
 def _draw(function: TestFunction, start: list[float], trails: Trails, result: TeleportResult, path: Path) -> None:
-    from levelport.experiments.level_sets import save, teleport_picture
+    from levelport.lab.level_sets import save, teleport_picture
 
     try:
         save(teleport_picture(function, start, trails, result), path)

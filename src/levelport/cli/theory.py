@@ -79,7 +79,7 @@ def _named(name: str, reg: float, seed: int) -> tuple[Objective, Tensor]:
     """The objective and the start called ``name``."""
     import torch
 
-    from levelport.objectives.autograd import AutogradObjective
+    from levelport.objectives.function import AutogradObjective
     from levelport.theory.counterexamples import relu_objective
 
     if name.startswith("quadratic/"):

@@ -1,9 +1,9 @@
 """Where objectives come from: autograd on a function or a module, closed forms, NumPy callables."""
 
-from levelport.objectives.autograd import AutogradObjective
+from levelport.objectives.function import AutogradObjective
 from levelport.objectives.linear import LinearObjective
 from levelport.objectives.module import ModuleObjective
-from levelport.objectives.numpy_callables import NumpyObjective
+from levelport.objectives.numpy import NumpyObjective
 from levelport.objectives.structure import Structure, Variables
 
 __all__ = [

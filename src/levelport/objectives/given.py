@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from levelport.objective import Objective, ObjectiveError
-from levelport.objectives.autograd import AutogradObjective
+from levelport.objectives.function import AutogradObjective
 from levelport.objectives.structure import Structure, Variables
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from levelport.objective import Ledger, Objective, ObjectiveError, Point
-from levelport.objectives.autograd import GraphPoint, as_scalar_loss
+from levelport.objectives.function import GraphPoint, as_scalar_loss
 from levelport.objectives.structure import Structure
 
 

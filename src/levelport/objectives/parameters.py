@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from levelport.objective import Objective, ObjectiveError, Point
-from levelport.objectives.autograd import _flat_gradient, _second_backward, as_scalar_loss
+from levelport.objectives.function import _flat_gradient, _second_backward, as_scalar_loss
+from levelport.objectives.isolation import RandomState, undisturbed
 from levelport.objectives.structure import Structure
-from levelport.objectives.undisturbed import RandomState, undisturbed
 
 Loss = Callable[[], Tensor]
 """A loss-only callable: computes the loss and returns it, without ``backward()``."""

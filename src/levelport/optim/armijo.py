@@ -28,7 +28,7 @@ from levelport.objective import Objective, Point
 from levelport.optim.closures import StepLoss
 from levelport.optim.step_rule import Step, after_teleport, check_positive, newton_step_size
 from levelport.optim.torch_base import FlatOptimizer
-from levelport.teleport import TeleportResult
+from levelport.solvers import TeleportResult
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from levelport.objective import Cost, Ledger, ObjectiveError
-from levelport.objectives.autograd import as_scalar_loss
-from levelport.objectives.undisturbed import RandomState, undisturbed
+from levelport.objectives.function import as_scalar_loss
+from levelport.objectives.isolation import RandomState, undisturbed
 
 RIGHT_FORM = (
     "the closure called backward(). Pass a loss-only callable, from which gradients and Hessian-vector products are "

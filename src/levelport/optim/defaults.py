@@ -7,7 +7,7 @@ from levelport.optim.armijo import Armijo
 from levelport.optim.jump import Jump
 from levelport.optim.schedules import Every, Schedule
 from levelport.optim.step_rule import StepRule
-from levelport.teleport import Auto, Recycled
+from levelport.solvers import Auto, Recycled
 
 METHOD: StepRule = Armijo(c=0.1)
 """Of ``minimize``."""

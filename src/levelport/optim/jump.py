@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass
 
 from levelport.objective import Objective, Point
-from levelport.teleport import Teleporter, TeleportResult, solver_named
-from levelport.teleport.certified import teleport_from
-from levelport.teleport.recycled import IsEnough, never
+from levelport.solvers import Teleporter, TeleportResult, solver_named
+from levelport.solvers.guarantee import teleport_from
+from levelport.solvers.recycled import IsEnough, never
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from levelport.newton_step import newton_step
+from levelport.numerics.newton import newton_step
+from levelport.numerics.strong_wolfe import strong_wolfe
 from levelport.objective import Objective, Point
 from levelport.objectives.parameters import ParametersObjective
 from levelport.optim.closures import StepLoss
 from levelport.optim.step_rule import Step, check_positive
-from levelport.optim.strong_wolfe import strong_wolfe
 from levelport.optim.torch_base import FlatOptimizer
-from levelport.teleport import TeleportResult
+from levelport.solvers import TeleportResult
 
 
 def newton_direction(point: Point, max_hvps: int) -> Tensor:

@@ -15,7 +15,7 @@ from levelport.objective import Objective, Point
 from levelport.optim.closures import StepLoss
 from levelport.optim.step_rule import Step, check_positive
 from levelport.optim.torch_base import FlatOptimizer
-from levelport.teleport import TeleportResult
+from levelport.solvers import TeleportResult
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from levelport.optim.minimize_result import MinimizeRow
+from levelport.optim.result import MinimizeRow
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from levelport.objective import Objective, Point
-from levelport.teleport import TeleportResult
+from levelport.solvers import TeleportResult
 
 
 @dataclass(frozen=True)

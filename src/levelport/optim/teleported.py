@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from levelport.objective import Objective
+from levelport.objectives.isolation import RandomState
 from levelport.objectives.parameters import Batches, Loss, ParametersObjective
 from levelport.objectives.structure import check_leaves
-from levelport.objectives.undisturbed import RandomState
 from levelport.optim import defaults
 from levelport.optim.armijo import ArmijoSGD
 from levelport.optim.closures import StepLoss
@@ -30,7 +30,7 @@ from levelport.optim.polyak import PolyakSGD
 from levelport.optim.schedules import Never, Schedule
 from levelport.optim.step_rule import newton_step_size
 from levelport.optim.torch_base import FlatOptimizer
-from levelport.teleport import Teleporter, TeleportResult
+from levelport.solvers import Teleporter, TeleportResult
 
 
 class Teleported(FlatOptimizer):

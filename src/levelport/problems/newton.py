@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from levelport.newton_step import newton_step
+from levelport.numerics.newton import newton_step
 from levelport.objective import Point
 from levelport.objectives.linear import LinearObjective
 

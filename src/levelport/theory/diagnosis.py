@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from levelport.newton_step import newton_step
+from levelport.numerics.newton import newton_step
 from levelport.objective import Cost, Objective, Point
 from levelport.objectives.linear import LinearObjective
-from levelport.teleport.front_door import teleport
-from levelport.teleport.result import Status, TeleportResult
+from levelport.solvers._teleport import teleport
+from levelport.solvers.result import Status, TeleportResult
 from levelport.theory import rates_stable
 from levelport.theory.coercivity import Coercivity, probe_coercivity
 from levelport.theory.constants import Constants, constants_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from levelport.newton_step import newton_step
+from levelport.numerics.newton import newton_step
 from levelport.objective import Objective, Point
 
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from levelport.objective import Objective, ObjectiveError, Point
-from levelport.teleport.front_door import teleport
-from levelport.teleport.result import Certificate
+from levelport.solvers._teleport import teleport
+from levelport.solvers.result import Certificate
 
 Oracle = Callable[[Point], Point]
 """Maps the point w to a point w⁺ with f(w⁺) ≤ f(w) and a gradient at least as large."""

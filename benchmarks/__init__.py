@@ -1,1 +1,0 @@
-"""Measurements that take minutes: run one with ``python -m benchmarks.NAME``."""

@@ -1,0 +1,1 @@
+"""The laboratory: the engine that runs experiments, the studies of the paper, the benchmarks, the report."""

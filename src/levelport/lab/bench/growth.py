@@ -1,0 +1,129 @@
+"""How cost grows with the number of samples n, of features d, and with the condition number κ.
+
+Synthetic logistic problems whose Hessian at 0 has the spectrum that we choose (:mod:`levelport.problems.synthetic`).
+The evaluations until (f - f*)/(f0 - f*) ≤ 1e-6 say how hard the problem is for a method; the processor time per
+teleport says what a teleport costs.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from levelport.lab.bench.competitors import competitor_named
+from levelport.lab.bench.instances import Instance
+from levelport.lab.bench.watched import Watched
+from levelport.lab.engine.spec import Run, RunSpec
+from levelport.objectives.function import AutogradObjective
+from levelport.objectives.linear import LinearObjective
+from levelport.optim._minimize import minimize
+from levelport.optim.jump import Jump
+from levelport.problems.optima import compute
+from levelport.problems.synthetic import logistic_data
+from levelport.solvers.recycled import Recycled
+
+REG = 1e-6
+ACCURACY = 1e-6
+
+
+@dataclass(frozen=True)
+class GrowthSpec(RunSpec):
+    """Evaluations of one competitor until it is accurate to 1e-6, on synthetic data of a given shape."""
+
+    kind: ClassVar[str] = "growth"
+    samples: int
+    features: int
+    condition: float
+    competitor: str
+    max_cost: float = 5000.0
+
+    @property
+    def label(self) -> str:
+        return f"{self.competitor} on {self.samples}x{self.features}, condition {self.condition:g}"
+
+    def run(self) -> list[Run]:
+        instance = synthetic(self.samples, self.features, self.condition)
+        f_start = instance.objective.at(instance.x0).value
+        target = instance.f_star + ACCURACY * (f_start - instance.f_star)
+        objective = Watched(instance.objective, target=target, max_cost=self.max_cost, clock=time.thread_time)
+        competitor_named(self.competitor).run(objective, instance)
+        solved = objective.records[-1][1] <= target
+        facts = {
+            "gradient_equivalents": objective.cost.gradient_equivalents if solved else math.inf,
+            "cpu_seconds": objective.records[-1][2] if solved else math.inf,
+        }
+        return [Run(final_value=objective.records[-1][1], facts=facts)]
+
+
+def synthetic(samples: int, features: int, condition: float) -> Instance:
+    """A logistic problem with XᵀX/n of eigenvalues from 1 down to 1/condition, evenly spaced in the logarithm."""
+    spectrum = np.logspace(0.0, -math.log10(condition), features)
+    X, y = logistic_data(samples, spectrum)
+    objective = LinearObjective.logistic(torch.tensor(X), torch.tensor(y, dtype=torch.float64), penalty=REG)
+    x0 = torch.zeros(features, dtype=torch.float64)
+    return Instance(objective, x0, compute(objective).value, 4.0, 0.0)
+
+
+@dataclass(frozen=True)
+class TeleportCostSpec(RunSpec):
+    """Processor time per iteration with a teleport, as the number of samples or of parameters grows."""
+
+    kind: ClassVar[str] = "teleport-cost"
+    axis: Literal["samples", "parameters"]
+    size: int
+    jump: Literal["recycled", "auto"]
+    iterations: int = 20
+
+    @property
+    def label(self) -> str:
+        return f"seconds per teleport, {self.size} {self.axis}, {self.jump}"
+
+    def run(self) -> list[Run]:
+        if self.axis == "samples":
+            X, y = logistic_data(self.size, np.logspace(0.0, -4.0, 50))
+            objective: LinearObjective | AutogradObjective = LinearObjective.logistic(
+                torch.tensor(X), torch.tensor(y, dtype=torch.float64), penalty=REG
+            )
+            x0 = torch.zeros(50, dtype=torch.float64)
+        else:
+            separable = _Separable(self.size)
+            x0 = 1.0 / separable.weights
+            objective = AutogradObjective(separable, x0)
+        # Ten pairs, ten HVPs: teleports do about the same work at every size.
+        jump = Recycled(memory=10) if self.jump == "recycled" else Jump("auto", max_hvps=10)
+        iterations = self.iterations if self.jump == "recycled" else 3
+        began = time.thread_time()
+        result = minimize(objective, x0, jump=jump, gtol=0.0, max_iterations=iterations)
+        seconds = time.thread_time() - began
+        facts = {
+            "cpu_seconds_per_teleport": seconds / max(1, result.teleports),
+            "cost_per_teleport": result.cost.gradient_equivalents / max(1, result.teleports),
+            "teleports": float(result.teleports),
+        }
+        return [Run(final_value=result.value, facts=facts)]
+
+
+class _Separable:
+    """½ Σ aᵢ xᵢ² with aᵢ from 1 to 1e-4, as cheap as a vector can be.
+
+    From xᵢ = 1/aᵢ all entries of the gradient are equal: far from the steepest axis, so that there is work to do.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.weights = torch.logspace(0.0, -4.0, size, dtype=torch.float64)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return 0.5 * torch.dot(self.weights, x * x)
+
+
+def slope(sizes: list[float], costs: list[float]) -> float:
+    """Least-squares slope of log cost over log size; NaN where a cost is missing."""
+    if len(sizes) < 2 or not all(math.isfinite(cost) and cost > 0.0 for cost in costs):
+        return math.nan
+    return float(np.polyfit(np.log(sizes), np.log(costs), 1)[0])

@@ -1,0 +1,148 @@
+"""What there is to run, part by part, in two sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from levelport.lab.bench import instances
+from levelport.lab.bench.competitors import CORE, OTHERS, names
+from levelport.lab.bench.growth import GrowthSpec, TeleportCostSpec
+from levelport.lab.bench.instances import ProblemName
+from levelport.lab.bench.memory import MemorySpec
+from levelport.lab.bench.overhead import OverheadSpec
+from levelport.lab.bench.specs import RaceSpec
+from levelport.lab.bench.subproblem_goal import SubproblemSpec
+from levelport.lab.bench.timing import TimingSpec
+from levelport.lab.engine.spec import RunSpec
+from levelport.lab.paper.study import Tier
+from levelport.problems.names import unknown_name
+
+OURS = "levelport.minimize"
+ALONE = "GD-Armijo"
+NO_CLIMB = "the same without the climb"
+LBFGS = "SciPy L-BFGS-B"
+LBFGS_60 = "SciPy L-BFGS-B, 60 pairs"
+NEWTON_CG = "SciPy Newton-CG"
+ADAMW = "AdamW 1e-2"
+
+CONVEX_BUDGET = 5000.0
+"""Gradient equivalents on logistic problems, quadratics and test functions."""
+
+SMALL_SETS = 12
+HELD_OUT = 1
+"""The seed of the splits on which nothing was tuned."""
+RIVALS = (OURS, NO_CLIMB, LBFGS, NEWTON_CG)
+
+VISITS = {
+    "L-BFGS-B from a teleported start": LBFGS,
+    "L-BFGS-B + teleport every 50": LBFGS,
+    "momentum + teleport every 50": "momentum",
+    "momentum + teleports when they pay": "momentum",
+    "GD-Armijo + teleports when they pay": ALONE,
+    "AdamW 1e-2 + teleport every 50": ADAMW,
+}
+"""Optimizers that a teleport visits, and the same without."""
+
+
+def _logistic(tier: Tier) -> list[RunSpec]:
+    everyone = names((*CORE, *OTHERS)) if tier is Tier.FULL else names(CORE)
+    return [RaceSpec(problem, name, CONVEX_BUDGET) for problem in instances.logistic() for name in everyone]
+
+
+def _held_out(tier: Tier) -> list[RunSpec]:
+    """The second split of every data set, on which nothing was tuned."""
+    problems = [replace(problem, seed=HELD_OUT) for problem in instances.logistic(20 if tier is Tier.FULL else 6)]
+    return [RaceSpec(p, name, CONVEX_BUDGET) for p in problems for name in (*RIVALS, LBFGS_60, ALONE)]
+
+
+def _functions(tier: Tier) -> list[RunSpec]:
+    everyone = names((*CORE, *OTHERS)) if tier is Tier.FULL else names(CORE)
+    problems = (*instances.quadratics(), *instances.functions())
+    return [RaceSpec(problem, name, CONVEX_BUDGET) for problem in problems for name in everyone]
+
+
+def _networks(tier: Tier) -> list[RunSpec]:
+    """Full: the main three everywhere and for long, rivals at one penalty, more seeds, digits. Quick: less of it."""
+    sets = instances.smallest_sets(SMALL_SETS)
+    middle = instances.networks(sets, regs=(1e-4,))
+    if tier is not Tier.FULL:
+        pairs = [(p, name) for p in instances.networks(sets) for name in (ALONE, OURS)]
+        pairs += [(p, name) for p in middle for name in (NO_CLIMB, LBFGS, ADAMW)]
+        return [RaceSpec(problem, name, 1000.0) for problem, name in pairs]
+    main, rivals = (ALONE, OURS, LBFGS), (NO_CLIMB, LBFGS_60, ADAMW, "AdamW 1e-3")
+    long = [(p, name) for p in (*instances.networks(sets), *instances.digits()) for name in main]
+    short = [(p, name) for p in (*middle, *instances.digits()) for name in rivals]
+    short += [(p, name) for p in instances.networks(sets, regs=(1e-4,), seeds=(1, 2)) for name in main]
+    races: list[RunSpec] = [RaceSpec(p, name, 3000.0) for p, name in long]
+    return races + [RaceSpec(p, name, 1000.0) for p, name in short]
+
+
+def _visits(tier: Tier) -> list[RunSpec]:
+    sets = instances.smallest_sets(SMALL_SETS if tier is Tier.FULL else 6)
+    problems = instances.networks(sets, regs=(1e-4,))
+    everyone = dict.fromkeys((*VISITS, *VISITS.values()))
+    return [RaceSpec(problem, name, 1000.0) for problem in problems for name in everyone]
+
+
+def _subproblem(tier: Tier) -> list[RunSpec]:
+    regs = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6) if tier is Tier.FULL else (1e-2, 1e-4, 1e-6)
+    problems = [problem for problem in instances.logistic() if problem.reg in regs]
+    return [SubproblemSpec(problem, steps) for problem in problems for steps in (5, 50)]
+
+
+def _timing(tier: Tier) -> list[RunSpec]:
+    sets, rounds = (20, 5) if tier is Tier.FULL else (SMALL_SETS, 3)
+    problems = [problem for problem in instances.logistic(sets) if problem.reg in (1e-3, 1e-6)]
+    return [TimingSpec(p, (*RIVALS, ALONE), rounds=rounds, max_cost=1000.0) for p in problems]
+
+
+def _overhead(tier: Tier) -> list[RunSpec]:
+    magic = [ProblemName("logistic", "logreg/magic", reg) for reg in (1e-3, 1e-6)]
+    wide = [ProblemName("logistic", "logreg/spambase", 1e-3)]
+    small: list[RunSpec] = [OverheadSpec(p, (OURS, LBFGS, NEWTON_CG, ALONE), rounds=11) for p in (*magic, *wide)]
+    large: list[RunSpec] = [
+        OverheadSpec("large network", (OURS, LBFGS, ALONE), rounds=1, max_cost=100.0),
+        OverheadSpec("large network", (OURS, ALONE), rounds=1, max_cost=60.0, copies=7),
+    ]
+    return [*small, *large]
+
+
+def _memory(tier: Tier) -> list[RunSpec]:
+    everyone = (OURS, ALONE, LBFGS, ADAMW, "momentum + teleport every 50") if tier is Tier.FULL else (OURS, ALONE)
+    return [MemorySpec(name, 80.0) for name in everyone]
+
+
+def _growth(tier: Tier) -> list[RunSpec]:
+    who = (*RIVALS, ALONE)
+    shapes = [(n, 30, 1e3) for n in (500, 2000, 8000, 32000)]
+    shapes += [(4000, d, 1e3) for d in (10, 30, 100, 300)]
+    shapes += [(2000, 50, condition) for condition in (1e1, 1e2, 1e3, 1e4, 1e5, 1e6)]
+    races: list[RunSpec] = [GrowthSpec(*shape, name) for shape in dict.fromkeys(shapes) for name in who]
+    teleports: list[RunSpec] = []
+    for jump in ("recycled", "auto"):
+        teleports += [TeleportCostSpec("samples", size, jump) for size in (4000, 16000, 64000, 256000)]
+        teleports += [TeleportCostSpec("parameters", size, jump) for size in (10**4, 10**5, 10**6)]
+    return races + teleports
+
+
+PARTS: dict[str, Callable[[Tier], list[RunSpec]]] = {
+    "logistic": _logistic,
+    "held-out": _held_out,
+    "functions": _functions,
+    "subproblem": _subproblem,
+    "overhead": _overhead,
+    "growth": _growth,
+    "timing": _timing,
+    "memory": _memory,
+    "networks": _networks,
+    "visits": _visits,
+}
+"""The parts by name, in the order in which they run."""
+
+
+def part_named(name: str) -> Callable[[Tier], list[RunSpec]]:
+    """The part called ``name``, or an error with a suggestion."""
+    if name not in PARTS:
+        raise unknown_name("part", name, PARTS, see=f"Choose from: {', '.join(PARTS)}.")
+    return PARTS[name]

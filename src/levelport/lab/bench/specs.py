@@ -1,0 +1,73 @@
+"""The tasks of the benchmark for the engine of :mod:`levelport.lab.engine`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from levelport.lab.bench.competitors import competitor_named
+from levelport.lab.bench.instances import ProblemName
+from levelport.lab.bench.watched import Watched
+from levelport.lab.engine.spec import Run, RunSpec
+
+ACCURACIES = (1e-2, 1e-4, 1e-6, 1e-10)
+"""τ: a problem is solved when (f - f*)/(f0 - f*) ≤ τ."""
+
+
+def accuracy(tau: float) -> str:
+    """1e-2, not 0.01 and not 1e-02."""
+    return f"{tau:.0e}".replace("e-0", "e-")
+
+
+@dataclass(frozen=True)
+class RaceSpec(RunSpec):
+    """One competitor on one problem: its best value so far against evaluations and seconds."""
+
+    kind: ClassVar[str] = "race"
+    problem: ProblemName
+    competitor: str
+    max_cost: float
+
+    @property
+    def label(self) -> str:
+        return f"{self.competitor} on {self.problem}"
+
+    @property
+    def rough_seconds(self) -> float:
+        return self.max_cost * (4e-3 if self.problem.suite == "network" else 2e-4)
+
+    def run(self) -> list[Run]:
+        return [race(self.problem, self.competitor, self.max_cost)]
+
+
+def race(problem: ProblemName, competitor: str, max_cost: float) -> Run:
+    """Run one competitor until the finest accuracy or the budget."""
+    instance = problem.build()
+    objective = Watched(instance.objective, target=finest_target(problem), max_cost=max_cost)
+    competitor_named(competitor).run(objective, instance)
+    cost = objective.cost
+    curves = objective.best_so_far()
+    seconds = objective.records[-1][2]
+    facts = {
+        "values": float(cost.values),
+        "gradients": float(cost.gradients),
+        "hvps": float(cost.hvps),
+        "gradient_equivalents": cost.gradient_equivalents,
+        "seconds": seconds,
+        "evaluation_seconds": objective.evaluation_seconds,
+        "f_start": objective.records[0][1],
+        "f_star": instance.f_star,
+        "dimension": float(objective.dimension),
+        "ended_by_itself": float(not objective.done),
+    }
+    return Run(final_value=float(curves["value"][-1]), facts=facts, curves=curves)
+
+
+def finest_target(problem: ProblemName) -> float:
+    """The finest accuracy; for networks, whose optimum is not known, there is none."""
+    if problem.suite == "network":
+        return -math.inf
+    instance = problem.build()
+    start = instance.objective.at(instance.x0).value
+    return instance.f_star + ACCURACIES[-1] * (start - instance.f_star)

@@ -1,0 +1,143 @@
+"""The report of :mod:`levelport.lab.bench.subproblem`: what was reached, at what cost, which goals are missed."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+OURS = "auto"
+RIVAL = "SciPy SLSQP"
+
+
+def report(frame: pd.DataFrame, environment: str) -> str:
+    """The whole page in Markdown, with verdicts computed from the table."""
+    problems = list(dict.fromkeys(frame["problem"]))
+    parts = [_HEAD, _summary(frame, problems), _verdict(frame, problems), "## Problem by problem\n"]
+    parts += [_problem(frame[frame["problem"] == name]) for name in problems]
+    parts.append(f"Measured with {environment}.\n")
+    return "\n".join(parts)
+
+
+_HEAD = """# Solvers of the teleportation problem
+
+Written by `make bench` (`python -m levelport.lab.bench.subproblem`); the numbers are in `subproblem.csv`.
+
+All solvers maximise ½ log ‖∇f‖² subject to f ≤ f(start), with the same gradients and Hessian-vector products (HVPs),
+at most 200 HVPs, from the same starts. *auto* is the default of `levelport.teleport`; *explore=1* is the same without
+the race between two basins; *published SQP* is the paper's algorithm with its published settings. The point that a
+solver ends with is put back onto the sub-level set (a few gradients, counted) and the best feasible point counts.
+
+Cost is in gradient equivalents: value ½, gradient 1, HVP 2. *Cost to 1 %* is the least cost of any run, over a ladder
+of HVP budgets, that came within 1 % of the best gradient norm that anyone reached on the problem (or of the known
+maximum); "never" means not within 200 HVPs. Runs that take more than 4 s climb no ladder: for them only budgets of 10,
+25, 50 and 200 HVPs are known. SciPy's solvers keep dense matrices: SLSQP is left out above 500 variables, trust-constr
+above 4000. *Stalled* means, for SciPy, that it stopped by its own tolerance (1e-9) before ours was met.
+"""
+
+
+def _row(frame: pd.DataFrame, problem: str, solver: str) -> pd.Series:
+    return frame[(frame["problem"] == problem) & (frame["solver"] == solver)].iloc[0]
+
+
+def _ran(row: pd.Series) -> bool:
+    return math.isfinite(float(row["gradient_equivalents"]))
+
+
+def _summary(frame: pd.DataFrame, problems: list[str]) -> str:
+    lines = [
+        "## Summary\n",
+        "| problem | auto: share of best | auto: cost to 1 % | SLSQP: cost to 1 % | cost ratio | ratio of seconds |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for problem in problems:
+        ours, rival = _row(frame, problem, OURS), _row(frame, problem, RIVAL)
+        theirs = _cost(rival) if _ran(rival) else "not run"
+        seconds = f"{ours['seconds'] / rival['seconds']:.2f}" if _ran(rival) else "-"
+        share = f"{ours['share_of_best']:.4f}"
+        lines.append(f"| {problem} | {share} | {_cost(ours)} | {theirs} | {_ratio(ours, rival)} | {seconds} |")
+    lines.append("\nThe seconds are those of whole runs, each until it stops by itself or has spent 200 HVPs.\n")
+    return "\n".join(lines)
+
+
+def _cost(row: pd.Series) -> str:
+    cost = float(row["cost_within_1_percent"])
+    return f"{cost:g}" if math.isfinite(cost) else "never"
+
+
+def _ratio(ours: pd.Series, rival: pd.Series) -> str:
+    if not _ran(rival):
+        return "-"
+    mine, theirs = float(ours["cost_within_1_percent"]), float(rival["cost_within_1_percent"])
+    if math.isfinite(mine) and math.isfinite(theirs):
+        return f"{mine / theirs:.2f}"
+    if math.isfinite(mine):
+        return "SLSQP never gets there"
+    return "auto never gets there"
+
+
+def _verdict(frame: pd.DataFrame, problems: list[str]) -> str:
+    """The goals, and every problem that misses one."""
+    near = [p for p in problems if _row(frame, p, OURS)["share_of_best"] >= 0.99]
+    lines = [
+        "## Goals\n",
+        f"* Within 1 % of the best gradient norm: {len(near)} of {len(problems)} problems.",
+    ]
+    for problem in problems:
+        if problem not in near:
+            row = _row(frame, problem, OURS)
+            leader = frame[frame["problem"] == problem].sort_values("share_of_best", ascending=False).iloc[0]
+            lines.append(
+                f"  * missed on *{problem}*: {row['share_of_best']:.4f} of the best; "
+                f"{leader['solver']} reaches {leader['share_of_best']:.4f}."
+            )
+    contested = [p for p in problems if _ran(_row(frame, p, RIVAL))]
+    cheap: list[tuple[str, float, float]] = []
+    dear: list[tuple[str, float, float]] = []
+    for problem in contested:
+        mine = float(_row(frame, problem, OURS)["cost_within_1_percent"])
+        theirs = float(_row(frame, problem, RIVAL)["cost_within_1_percent"])
+        tenth = math.isfinite(mine) and mine <= 0.1 * theirs
+        (cheap if tenth else dear).append((problem, mine, theirs))
+    lines.append(
+        f"* A tenth of SLSQP's cost or less: {len(cheap)} of the {len(contested)} problems that SLSQP can run."
+    )
+    for problem, mine, theirs in cheap:
+        reason = "SLSQP ends at a lower local maximum" if math.isinf(theirs) else f"{mine:g} against {theirs:g}"
+        lines.append(f"  * met on *{problem}*: {reason}.")
+    for problem, mine, theirs in dear:
+        words = "neither gets within 1 %" if math.isinf(mine) and math.isinf(theirs) else f"{mine:g} against {theirs:g}"
+        lines.append(f"  * missed on *{problem}*: {words}.")
+    infeasible = frame[frame["violation"] > 0.0]
+    lines.append(f"* Points returned that raise the value: {len(infeasible)}.")
+    for _, row in infeasible.iterrows():
+        lines.append(f"  * {row['solver']} on *{row['problem']}*, by {row['violation']:.0e} relative.")
+    return "\n".join(lines) + "\n"
+
+
+def _problem(rows: pd.DataFrame) -> str:
+    first = rows.iloc[0]
+    known = float(first["known_maximum"])
+    words = f", known maximum {known:.5g}" if math.isfinite(known) else ""
+    start = rows["gradient_norm_start"].dropna().iloc[0]
+    lines = [
+        f"### {first['problem']}\n",
+        f"{int(first['dimension'])} variables, gradient norm at the start {start:.5g}{words}.\n",
+        "| solver | after 10 HVPs | 25 | 50 | 200 | share of best | violation of its last iterate | f / ∇f / HVP "
+        "| cost | cost to 1 % | seconds | ended |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for _, row in rows.iterrows():
+        if not _ran(row):
+            lines.append(f"| {row['solver']} | not run: too many variables |" + " |" * 10)
+            continue
+        norms = " | ".join(f"{row[f'gradient_norm_{b}_hvps']:.5g}" for b in (10, 25, 50, 200))
+        counts = " / ".join(f"{int(row[name])}" for name in ("values", "gradients", "hvps"))
+        runs = int(row["timed_runs"])
+        spread = f" ({row['seconds_min']:.2g} to {row['seconds_max']:.2g})" if runs > 1 else " (one run)"
+        lines.append(
+            f"| {row['solver']} | {norms} | {row['share_of_best']:.4f} | {row['violation_last_iterate']:.1e} "
+            f"| {counts} | {row['gradient_equivalents']:g} | {_cost(row)} | {row['seconds']:.2g}{spread} "
+            f"| {str(row['status']).replace('_', ' ')} |"
+        )
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,113 @@
+"""Where runs are computed: on this machine, on a Dask cluster, or on a Ray cluster, all through joblib.
+
+joblib is the one seam. ``loky`` starts worker processes here; ``dask`` and ``ray`` send the same calls to a cluster.
+Every worker computes with one BLAS thread, so that as many runs as cores go on at once without fighting each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import joblib
+
+from levelport.lab.engine.spec import Run, RunSpec
+from levelport.lab.engine.worker import execute
+
+BackendName = Literal["loky", "dask", "ray"]
+
+Done = tuple[RunSpec, list[Run], float, dict[str, str]]
+"""A specification, its runs, the seconds it took and where."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """How to compute.
+
+    Attributes:
+        name: "loky" (processes here), "dask" or "ray".
+        jobs: worker processes; ignored when ``address`` names a cluster that has its own.
+        address: of a running scheduler, for example ``tcp://10.0.0.1:8786``; None starts a local one.
+    """
+
+    name: BackendName = "loky"
+    jobs: int = 1
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in ("loky", "dask", "ray"):
+            raise ValueError(f"there is no backend called {self.name!r}. Choose from: loky, dask, ray.")
+        if self.jobs < 1:
+            raise ValueError(f"jobs must be at least 1, not {self.jobs}.")
+        if self.address is not None and self.name == "loky":
+            raise ValueError("an address was given, but loky runs on this machine only; use --backend dask or ray.")
+
+    def compute(self, specs: Iterable[RunSpec]) -> Iterator[Done]:
+        """Run the specifications and yield each as it is finished, in any order."""
+        if self.name == "loky" and self.jobs == 1:
+            yield from map(execute, specs)
+            return
+        with self._joblib() as settings:
+            calls = (joblib.delayed(execute)(spec) for spec in specs)
+            if self.name == "ray":  # its joblib backend has no generator: hand it a few rounds at a time
+                yield from _in_rounds(calls, settings)
+            else:
+                yield from joblib.Parallel(return_as="generator_unordered", pre_dispatch="2*n_jobs", **settings)(calls)
+
+    @contextlib.contextmanager
+    def _joblib(self) -> Iterator[dict[str, Any]]:
+        """A configured joblib backend; yields what ``Parallel`` needs besides."""
+        if self.name == "loky":
+            with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+                yield {"n_jobs": self.jobs}
+        elif self.name == "dask":
+            with self._dask_client(), joblib.parallel_config(backend="dask"):
+                yield {"n_jobs": -1}
+        else:
+            self._start_ray()
+            with joblib.parallel_config(backend="ray"):
+                yield {"n_jobs": -1 if self.address else self.jobs}
+
+    @contextlib.contextmanager
+    def _dask_client(self) -> Iterator[None]:
+        try:
+            import distributed
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "the dask backend needs the package distributed: pip install 'levelport[dask]'"
+            ) from error
+        if self.address is not None:
+            with distributed.Client(self.address):
+                yield
+            return
+        with (
+            distributed.LocalCluster(
+                n_workers=self.jobs, threads_per_worker=1, processes=True, dashboard_address=None
+            ) as cluster,
+            distributed.Client(cluster),
+        ):
+            yield
+
+    def _start_ray(self) -> None:
+        try:
+            import ray
+            from ray.util.joblib import register_ray
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError("the ray backend needs the package ray: pip install 'levelport[ray]'") from error
+        if not ray.is_initialized():
+            ray.init(address=self.address, num_cpus=None if self.address else self.jobs, include_dashboard=False)
+        register_ray()
+
+
+def default_jobs() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _in_rounds(calls: Iterator[Any], settings: dict[str, Any], size: int = 32) -> Iterator[Done]:
+    parallel = joblib.Parallel(**settings)
+    while batch := [call for _, call in zip(range(size), calls, strict=False)]:
+        yield from parallel(batch)

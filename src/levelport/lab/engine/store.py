@@ -1,0 +1,227 @@
+"""Results on disk: one parquet shard per task, written so that no moment is a bad one to pull the plug.
+
+* A shard is written under a temporary name, flushed to the disk, and renamed. It is there in full or not at all.
+* Its name is the key of the specification. Two processes that compute the same task write the same name: the second
+  rename replaces the first, and nothing is counted twice. Copies under other names are recognised by the key inside.
+* Pages carry checksums. A shard that cannot be read, or whose content belongs to another name, is moved to
+  ``damaged/`` and reported; its task counts as not done.
+* A failed run is a row like any other, with a status and a message. Its task is done again at the next start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from levelport.lab.engine.spec import Run, RunSpec, RunStatus
+
+SCHEMA = pa.schema(
+    [
+        ("setting", pa.float64()),
+        ("status", pa.string()),
+        ("message", pa.string()),
+        ("final_value", pa.float64()),
+        ("chosen", pa.bool_()),
+        ("facts", pa.map_(pa.string(), pa.float64())),
+        ("curves", pa.map_(pa.string(), pa.list_(pa.float64()))),
+    ]
+)
+
+
+class StoreError(OSError):
+    """Results cannot be written or the store cannot be used; the message says what is safe and what to do."""
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What the store holds of one task."""
+
+    key: str
+    spec: dict[str, Any]
+    runs: tuple[Run, ...]
+    seconds: float
+    environment: dict[str, str]
+
+    @property
+    def failed(self) -> bool:
+        """Whether any of its runs raised."""
+        return any(run.status is RunStatus.FAILED for run in self.runs)
+
+    @property
+    def best(self) -> Run:
+        """The chosen run."""
+        return next((run for run in self.runs if run.chosen), self.runs[0])
+
+
+@dataclass
+class Found:
+    """What a look at the store found: results by key, and everything out of the ordinary."""
+
+    results: dict[str, TaskResult] = field(default_factory=dict)
+    damaged: list[str] = field(default_factory=list)
+    duplicates: int = 0
+    leftovers: int = 0
+
+    @property
+    def failed(self) -> list[str]:
+        """Keys of the tasks with failed runs."""
+        return [key for key, result in self.results.items() if result.failed]
+
+    def sentences(self) -> list[str]:
+        """What the user should know, one sentence each; empty when all is well."""
+        said = [f"A damaged shard was set aside and its task will run again: {line}" for line in self.damaged]
+        if self.duplicates:
+            said.append(f"{self.duplicates} shard(s) repeat a task that is already there; each task counts once.")
+        if self.leftovers:
+            said.append(f"{self.leftovers} unfinished file(s) of interrupted processes were removed.")
+        return said
+
+
+class Store:
+    """A directory of shards. Safe to share between processes on one file system."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.shards = root / "shards"
+        self.damaged = root / "damaged"
+        try:
+            self.shards.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"the results directory {root} cannot be made ({error.strerror}); choose another with --out."
+            ) from error
+
+    def path(self, key: str) -> Path:
+        """Where the shard of a task is."""
+        return self.shards / f"{key}.parquet"
+
+    def has(self, key: str) -> bool:
+        """Whether a shard of that name is there; a cheap look while others may be writing."""
+        return self.path(key).exists()
+
+    def put(self, spec: RunSpec, runs: Iterable[Run], seconds: float, environment: dict[str, str]) -> None:
+        """Write the runs of one task, all or nothing."""
+        content = json.dumps(
+            {"key": spec.key, "spec": json.loads(spec.canonical_json()), "seconds": seconds, "environment": environment}
+        )
+        rows = [_row(run) for run in runs]
+        table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata({"levelport": content}))
+        temporary = self.shards / f".tmp-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex}"
+        try:
+            with open(temporary, "wb") as file:
+                pq.write_table(table, file, compression="zstd", write_page_checksum=True)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.path(spec.key))
+            _sync_directory(self.shards)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise StoreError(
+                f"a result could not be written to {self.shards} ({error.strerror or error}). Everything written "
+                "before is safe: make room or choose another directory with --out, and start the same command again."
+            ) from error
+
+    def look(self, keys: Iterable[str] | None = None) -> Found:
+        """Read the shards of ``keys`` (all if None), set damaged ones aside, and report."""
+        found = Found(leftovers=self._remove_leftovers())
+        wanted = None if keys is None else set(keys)
+        for path in sorted(self.shards.glob("*.parquet")):
+            if wanted is not None and path.stem not in wanted and len(path.stem) == 20:
+                continue
+            result = self._read(path, found)
+            if result is None or (wanted is not None and result.key not in wanted):
+                continue
+            if result.key in found.results:
+                found.duplicates += 1
+                if path.stem != result.key:
+                    continue
+            found.results[result.key] = result
+        return found
+
+    def _read(self, path: Path, found: Found) -> TaskResult | None:
+        try:
+            table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
+            content = json.loads(table.schema.metadata[b"levelport"])
+            runs = tuple(_run(row) for row in table.to_pylist())
+            if not runs:
+                raise ValueError("it holds no run")
+            if len(path.stem) == 20 and " " not in path.stem and content["key"] != path.stem:
+                raise ValueError(f"its content belongs to the task {content['key']}")
+            return TaskResult(content["key"], content["spec"], runs, content["seconds"], content["environment"])
+        except FileNotFoundError:
+            return None  # another process has just set it aside
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+            self.damaged.mkdir(exist_ok=True)
+            aside = self.damaged / f"{path.stem}-{uuid.uuid4().hex[:8]}.parquet"
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(path, aside)
+                reason = (str(error).splitlines() or [type(error).__name__])[0]
+                found.damaged.append(f"{path.name} ({reason}); now {aside}")
+            return None
+
+    def _remove_leftovers(self) -> int:
+        """Delete temporary files whose process on this machine is gone; those of others are left alone."""
+        removed = 0
+        host = socket.gethostname()
+        for path in self.shards.glob(f".tmp-{host}-*"):
+            process = path.name[len(f".tmp-{host}-") :].split("-")[0]
+            if process.isdigit() and not _alive(int(process)):
+                path.unlink(missing_ok=True)
+                removed += 1
+        return removed
+
+
+def _row(run: Run) -> dict[str, Any]:
+    return {
+        "setting": run.setting,
+        "status": run.status.value,
+        "message": run.message,
+        "final_value": run.final_value,
+        "chosen": run.chosen,
+        "facts": sorted(run.facts.items()),
+        "curves": [(name, np.asarray(run.curves[name], dtype=np.float64)) for name in sorted(run.curves)],
+    }
+
+
+def _run(row: dict[str, Any]) -> Run:
+    return Run(
+        setting=row["setting"],
+        status=RunStatus(row["status"]),
+        message=row["message"],
+        final_value=row["final_value"],
+        chosen=row["chosen"],
+        facts=dict(row["facts"]),
+        curves={name: np.asarray(curve, dtype=np.float64) for name, curve in row["curves"]},
+    )
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the rename itself durable, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

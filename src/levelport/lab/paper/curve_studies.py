@@ -1,0 +1,338 @@
+"""Convergence curves: Figures 5, 13 and 14 (MNIST), and 17 and 18 (UCI sets)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from levelport.lab.engine.spec import Curve, Run, RunSpec
+from levelport.lab.paper.methods import Method
+from levelport.lab.paper.profile_grid import Model, Variant, half_of, variants
+from levelport.lab.paper.profiles import Band
+from levelport.lab.paper.study import NOT_RUN, Claim, Results, Setup, Study, Tier, Verdict
+from levelport.lab.paper.teleports import SolverName, TeleportPlan, every
+from levelport.lab.paper.training import Training
+from levelport.lab.pictures import (
+    METHOD_COLOURS,
+    WITH_TELEPORTS,
+    WITHOUT_TELEPORTS,
+    legend_below,
+    method_legend,
+    new_figure,
+)
+
+QUANTITIES = (("value", "objective"), ("gradient_norm", "gradient norm"), ("test_accuracy", "test accuracy"))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One problem of a study: a column or row of panels."""
+
+    title: str
+    seeds: tuple[int, ...] = (0,)
+
+
+class CurveStudy(Study):
+    """Objective, gradient norm and test accuracy against iterations or epochs; a picture per solver."""
+
+    tick: ClassVar[str] = "iterations"
+
+    @abstractmethod
+    def scenes(self, setup: Setup) -> list[Scene]:
+        """The problems."""
+
+    @abstractmethod
+    def spec(self, setup: Setup, scene: Scene, variant: Variant, seed: int) -> Training:
+        """One run."""
+
+    def specs(self, setup: Setup) -> list[RunSpec]:
+        return [
+            self.spec(setup, scene, variant, seed)
+            for scene in self.scenes(setup)
+            for variant in variants(setup.solvers)
+            for seed in scene.seeds
+        ]
+
+    def runs(self, setup: Setup, results: Results, scene: Scene, variant: Variant) -> list[Run]:
+        """The chosen runs of all restarts that are there."""
+        found = [results.best(self.spec(setup, scene, variant, seed)) for seed in scene.seeds]
+        return [run for run in found if run is not None and len(run.curves.get("value", ()))]
+
+    def pictures(self, setup: Setup, results: Results) -> dict[str, Figure]:
+        scenes = self.scenes(setup)
+        pictures = {}
+        for solver in setup.solvers:
+            figure, panels = new_figure(len(scenes), len(QUANTITIES), width=2.7, height=2.0)
+            for row, scene in zip(panels, scenes, strict=True):
+                for method in Method:
+                    for variant in (Variant(method), Variant(method, solver)):
+                        runs = self.runs(setup, results, scene, variant)
+                        if runs:
+                            draw_bands(row, runs, METHOD_COLOURS[method], solid=variant.solver is not None)
+                for panel, (_, title) in zip(row, QUANTITIES, strict=True):
+                    panel.set_title(f"{title}, {scene.title}" if len(scenes) > 1 else title)
+                    panel.set_xlabel(self.tick)
+            legend_below(figure, method_legend(list(Method)))
+            pictures[f"{self.name}-{solver}"] = figure
+        return pictures
+
+    def table(self, setup: Setup, results: Results) -> pd.DataFrame:
+        rows = []
+        for scene in self.scenes(setup):
+            for variant in variants(setup.solvers):
+                for seed in scene.seeds:
+                    run = results.best(self.spec(setup, scene, variant, seed))
+                    if run is None:
+                        continue
+                    accuracy = run.curves.get("test_accuracy", np.array([np.nan]))
+                    rows.append(
+                        {
+                            "problem": scene.title,
+                            "method": variant.method.value,
+                            "teleports": variant.solver or "none",
+                            "seed": seed,
+                            "setting": run.setting,
+                            "status": run.status.value,
+                            "final": run.final_value,
+                            "accuracy": accuracy[-1] if len(accuracy) else np.nan,
+                            **run.facts,
+                        }
+                    )
+        return pd.DataFrame(rows)
+
+    def digest(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Medians over restarts."""
+        if table.empty:
+            return table
+        grouped = table.groupby(["problem", "method", "teleports"], sort=False)
+        return grouped[["final", "accuracy", "hvps", "seconds"]].median().reset_index()
+
+    def medians(
+        self, setup: Setup, results: Results, solver: SolverName, quantity: str
+    ) -> dict[tuple[str, Method], tuple[float, float]]:
+        """Median over restarts of the last value of a curve, without and with teleports; empty unless all is there."""
+        found: dict[tuple[str, Method], tuple[float, float]] = {}
+        for scene in self.scenes(setup):
+            for method in Method:
+                pair = [self.runs(setup, results, scene, v) for v in (Variant(method), Variant(method, solver))]
+                if any(len(runs) < len(scene.seeds) for runs in pair):
+                    return {}
+                before, after = (float(np.median([run.curves[quantity][-1] for run in runs])) for runs in pair)
+                found[scene.title, method] = before, after
+        return found
+
+
+def draw_bands(panels: Sequence[Axes], runs: list[Run], colour: str, *, solid: bool) -> None:
+    """Median and, where there are restarts, quartiles of the three quantities."""
+    style = WITH_TELEPORTS if solid else WITHOUT_TELEPORTS
+    for panel, (quantity, _) in zip(panels, QUANTITIES, strict=True):
+        band = Band.of([run.curves[quantity] for run in runs])
+        ticks = np.arange(len(band.median))
+        panel.plot(ticks, _drawable(band.median), color=colour, linestyle=style, linewidth=1.2)
+        if len(runs) > 1:
+            panel.fill_between(ticks, _drawable(band.lower), _drawable(band.upper), color=colour, alpha=0.15, lw=0)
+        if quantity != "test_accuracy":
+            panel.set_yscale("log")
+
+
+def _drawable(curve: Curve) -> Curve:
+    return np.where(np.isfinite(curve), curve, np.nan)
+
+
+class MnistStudy(CurveStudy):
+    """A network with 500 hidden units on MNIST; on scikit-learn's digits in the smaller tiers."""
+
+    activation: ClassVar[str] = "softplus"
+    batch: ClassVar[int | None] = None
+
+    def scenes(self, setup: Setup) -> list[Scene]:
+        data = "mnist" if setup.tier is Tier.FULL else "digits"
+        units = {Tier.FULL: 500, Tier.QUICK: 50, Tier.SMOKE: 5}[setup.tier]
+        seeds = (0, 1) if setup.tier is Tier.SMOKE else (0, 1, 2)
+        return [Scene(f"mlp-{self.activation}-{units}/{data}", seeds)]
+
+    def spec(self, setup: Setup, scene: Scene, variant: Variant, seed: int) -> Training:
+        ticks = {Tier.FULL: 100 if self.batch is None else 30, Tier.QUICK: 16, Tier.SMOKE: 7}[setup.tier]
+        settings = variant.method.settings
+        if setup.tier is not Tier.FULL:
+            settings = (0.1, 0.5) if variant.method is Method.ARMIJO else (1.0, 0.1, 0.01)
+        plan = None
+        if variant.solver is not None:
+            limit = 2 if setup.tier is Tier.SMOKE else 50
+            plan = TeleportPlan(variant.solver, every(5, 5, ticks), limit=limit)
+        return Training(
+            scene.title,
+            1e-2,
+            variant.method,
+            settings,
+            ticks,
+            batch=self.batch,
+            plan=plan,
+            seed=seed,
+            precision="float32",
+        )
+
+
+class MnistSmooth(MnistStudy):
+    """Figure 5."""
+
+    name = "fig5"
+    title = "MNIST, softplus network, full batch"
+
+    def claims(self, setup: Setup) -> list[Claim]:
+        claims = []
+        for solver in setup.solvers:
+            claims += [
+                Claim(
+                    f"mnist-faster-{solver}",
+                    "Teleporting improves every method on a smooth network, full batch.",
+                    partial(self._improves, solver),
+                    solver,
+                ),
+                Claim(
+                    f"mnist-accuracy-{solver}",
+                    "Teleporting does not affect test accuracy (within two points).",
+                    partial(self._accuracy, solver),
+                    solver,
+                ),
+            ]
+        return claims
+
+    def _improves(self, solver: SolverName, setup: Setup, results: Results) -> Verdict:
+        medians = self.medians(setup, results, solver, "value")
+        if not medians:
+            return NOT_RUN
+        return Verdict(all(after < before for before, after in medians.values()), _values_in_words(medians))
+
+    def _accuracy(self, solver: SolverName, setup: Setup, results: Results) -> Verdict:
+        medians = self.medians(setup, results, solver, "test_accuracy")
+        if not medians:
+            return NOT_RUN
+        close = all(abs(after - before) <= 0.02 for before, after in medians.values())
+        return Verdict(close, _values_in_words(medians))
+
+
+class MnistStochastic(MnistStudy):
+    """Figure 13."""
+
+    name = "fig13"
+    title = "MNIST, softplus network, mini-batches of 128"
+    tick = "epochs"
+    batch = 128
+
+    def claims(self, setup: Setup) -> list[Claim]:
+        return [
+            Claim(
+                f"mnist-stochastic-{solver}",
+                "With mini-batches, teleports neither help nor harm (final loss within 10 %).",
+                partial(self._no_difference, solver),
+                solver,
+            )
+            for solver in setup.solvers
+        ]
+
+    def _no_difference(self, solver: SolverName, setup: Setup, results: Results) -> Verdict:
+        medians = self.medians(setup, results, solver, "value")
+        if not medians:
+            return NOT_RUN
+        return Verdict(all(abs(b - a) <= 0.1 * b for b, a in medians.values()), _values_in_words(medians))
+
+
+class MnistNonSmooth(MnistStudy):
+    """Figure 14."""
+
+    name = "fig14"
+    title = "MNIST, ReLU network, full batch"
+    activation = "relu"
+
+    def claims(self, setup: Setup) -> list[Claim]:
+        return [
+            Claim(
+                f"mnist-relu-{solver}",
+                "With ReLU, teleports help SGD and SPS but not SGD-LS and SGD-M.",
+                partial(self._mixed, solver),
+                solver,
+            )
+            for solver in setup.solvers
+        ]
+
+    def _mixed(self, solver: SolverName, setup: Setup, results: Results) -> Verdict:
+        medians = self.medians(setup, results, solver, "value")
+        if not medians:
+            return NOT_RUN
+        helped = {method for (_, method), (before, after) in medians.items() if after < before}
+        holds = {Method.SGD, Method.POLYAK} <= helped and not {Method.ARMIJO, Method.MOMENTUM} & helped
+        return Verdict(holds, _values_in_words(medians))
+
+
+class UciCurves(CurveStudy):
+    """Curves of problems that are part of a deterministic profile; the runs are the same ones."""
+
+    model: ClassVar[Model]
+    sets: ClassVar[tuple[str, ...]]
+    quick_sets: ClassVar[tuple[str, ...]]
+    reg: ClassVar[float]
+
+    def scenes(self, setup: Setup) -> list[Scene]:
+        sets = {Tier.FULL: self.sets, Tier.QUICK: self.quick_sets, Tier.SMOKE: ("blood",)}[setup.tier]
+        return [Scene(name) for name in sets]
+
+    def spec(self, setup: Setup, scene: Scene, variant: Variant, seed: int) -> Training:
+        half = half_of(self.model, "deterministic", setup)
+        variant = replace(variant, limit=1) if setup.tier is Tier.SMOKE and variant.solver else variant
+        return half.spec(f"{half.model}/{scene.title}", self.reg, variant)
+
+    def claims(self, setup: Setup) -> list[Claim]:
+        return [
+            Claim(
+                f"{self.name}-final-{solver}",
+                "On the chosen sets, methods with teleports end at a similar or better objective than without.",
+                partial(self._similar_or_better, solver),
+                solver,
+            )
+            for solver in setup.solvers
+        ]
+
+    def _similar_or_better(self, solver: SolverName, setup: Setup, results: Results) -> Verdict:
+        medians = self.medians(setup, results, solver, "value")
+        if not medians:
+            return NOT_RUN
+        good = sum(after <= 1.05 * before for before, after in medians.values())
+        worst = max(medians, key=lambda key: medians[key][1] / medians[key][0])
+        before, after = medians[worst]
+        words = f"{good} of {len(medians)} within 5 % or better; worst: {worst[1].label} on {worst[0]}, "
+        return Verdict(good == len(medians), words + f"{before:.4g} → {after:.4g}")
+
+
+class LogisticCurves(UciCurves):
+    """Figure 17."""
+
+    name = "fig17"
+    title = "Convergence on three logistic regression problems (reg 1e-6)"
+    model = "logreg"
+    sets = ("chess-krvkp", "ionosphere", "tic-tac-toe")
+    quick_sets = sets
+    reg = 1e-6
+
+
+class NetworkCurves(UciCurves):
+    """Figure 18."""
+
+    name = "fig18"
+    title = "Convergence on three ReLU network problems (reg 0.01)"
+    model = "network"
+    sets = ("credit-approval", "pima", "ringnorm")
+    quick_sets = ("blood", "pima")
+    reg = 1e-2
+
+
+def _values_in_words(medians: dict[tuple[str, Method], tuple[float, float]]) -> str:
+    return ", ".join(f"{method.label} {before:.4g} → {after:.4g}" for (_, method), (before, after) in medians.items())

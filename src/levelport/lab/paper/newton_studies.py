@@ -1,0 +1,280 @@
+"""Figures 6, 15 and 16: teleporting at every step against Newton-CG, with as many Hessian-vector products per step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from levelport.lab.engine.spec import Run, RunSpec, RunStatus, choose
+from levelport.lab.level_sets import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED
+from levelport.lab.paper.methods import STEP_SIZES, Method
+from levelport.lab.paper.study import NOT_RUN, Claim, Results, Setup, Study, Tier, Verdict
+from levelport.lab.paper.teleports import SolverName, TeleportPlan, every
+from levelport.lab.paper.training import Training
+from levelport.lab.pictures import WITH_TELEPORTS, WITHOUT_TELEPORTS, legend_below, new_figure
+from levelport.objective import Point
+from levelport.optim import MinimizeRow, MinimizeStatus, Newton, minimize
+from levelport.problems import problem
+
+
+@dataclass(frozen=True)
+class NewtonRun(RunSpec):
+    """Newton-CG with fixed steps (the best is kept), or with a strong-Wolfe search where ``settings`` is empty."""
+
+    kind: ClassVar[str] = "newton-cg"
+    problem: str
+    reg: float
+    hvps: int
+    ticks: int
+    settings: tuple[float, ...] = ()
+    seed: int = 0
+
+    @property
+    def label(self) -> str:
+        return f"{self.problem} Newton-CG{'' if self.settings else '-LS'}"
+
+    @property
+    def rough_seconds(self) -> float:
+        named = problem(self.problem)
+        per_hvp = 1e-4 + 4e-10 * named.info.samples * named.dimension
+        return max(1, len(self.settings)) * self.ticks * (self.hvps + 3) * per_hvp
+
+    def run(self) -> list[Run]:
+        return choose([self._one(step) for step in self.settings] if self.settings else [self._one(None)])
+
+    def _one(self, step: float | None) -> Run:
+        named = problem(self.problem, reg=self.reg, seed=self.seed)
+        rows: list[tuple[float, float, float, float, float]] = []
+
+        def keep(row: MinimizeRow, point: Point) -> None:
+            rows.append((row.value, row.gradient_norm, named.test_accuracy(point.x), row.cost, row.seconds))
+
+        rule = Newton(max_hvps=self.hvps) if step is None else Newton(max_hvps=self.hvps, step=step)
+        result = minimize(
+            named.objective(),
+            named.initial_point(),
+            rule,
+            teleport=False,
+            gtol=0.0,
+            max_iterations=self.ticks,
+            callback=keep,
+        )
+        diverged = result.status is MinimizeStatus.DIVERGED
+        names = ("value", "gradient_norm", "test_accuracy", "gradient_equivalents", "seconds")
+        return Run(
+            setting=math.nan if step is None else step,
+            status=RunStatus.DIVERGED if diverged else RunStatus.OK,
+            message=result.message,
+            final_value=math.inf if diverged else result.value,
+            facts={"iterations": float(result.iterations), "hvps": float(result.cost.hvps)},
+            curves=dict(zip(names, np.array(rows, dtype=np.float64).T, strict=True)),
+        )
+
+
+class Line(NamedTuple):
+    """One method of the comparison."""
+
+    label: str
+    colour: str
+    solid: bool
+    spec: Callable[[str, int], RunSpec]
+
+
+HVPS = 25
+
+
+def lines(setup: Setup) -> list[Line]:
+    """Newton-CG with and without search, then gradient descent with teleports by each solver."""
+    steps = STEP_SIZES if setup.tier is not Tier.SMOKE else (1.0, 0.1)
+    constants = Method.ARMIJO.settings if setup.tier is Tier.FULL else (0.1, 0.5)
+    hvps = HVPS if setup.tier is not Tier.SMOKE else 4
+    colours = {"published": (BLUE, GREEN), "ours": (ORANGE, RED)}
+    found = [
+        Line("Newton-CG", BLACK, False, lambda name, ticks: NewtonRun(name, 0.0, hvps, ticks, settings=steps)),
+        Line("Newton-CG-LS", PURPLE, False, lambda name, ticks: NewtonRun(name, 0.0, hvps, ticks)),
+    ]
+    for solver in setup.solvers:
+
+        def gd(name: str, ticks: int, *, method: Method, solver: SolverName = solver) -> Training:
+            plan = TeleportPlan(solver, every(1, 0, ticks), limit=hvps)
+            settings = constants if method is Method.ARMIJO else steps
+            return Training(name, 0.0, method, settings, ticks, plan=plan)
+
+        fixed, search = colours[solver]
+        found += [
+            Line(f"GD, {solver}", fixed, True, partial(gd, method=Method.SGD)),
+            Line(f"GD-LS, {solver}", search, True, partial(gd, method=Method.ARMIJO)),
+        ]
+    return found
+
+
+class NewtonStudy(Study):
+    """The three figures share their runs; they differ in problems and quantities."""
+
+    convex: ClassVar[bool] = True
+    networks: ClassVar[bool] = True
+    quantities: ClassVar[tuple[str, ...]] = ("best_value",)
+
+    def problems(self, setup: Setup) -> list[tuple[str, int]]:
+        """Names and iterations, without regularisation as in the paper."""
+        sets = {
+            Tier.FULL: (("hill-valley", "chess-krvkp", "tic-tac-toe"), ("credit-approval", "pima", "ringnorm")),
+            Tier.QUICK: (("chess-krvkp", "ionosphere", "tic-tac-toe"), ("blood", "pima")),
+            Tier.SMOKE: (("blood",), ("blood",)),
+        }[setup.tier]
+        convex_ticks, network_ticks = {Tier.FULL: (150, 50), Tier.QUICK: (50, 10), Tier.SMOKE: (3, 2)}[setup.tier]
+        network = "mlp-relu-5-5" if setup.tier is Tier.SMOKE else "mlp-relu-100-100"
+        convex_problems = [(f"logreg/{name}", convex_ticks) for name in sets[0]]
+        network_problems = [(f"{network}/{name}", network_ticks) for name in sets[1]]
+        return (convex_problems if self.convex else []) + (network_problems if self.networks else [])
+
+    def specs(self, setup: Setup) -> list[RunSpec]:
+        return [line.spec(name, ticks) for name, ticks in self.problems(setup) for line in lines(setup)]
+
+    def pictures(self, setup: Setup, results: Results) -> dict[str, Figure]:
+        problems = self.problems(setup)
+        # Figure 6 is one quantity over all problems, in two rows; the others are a row per problem.
+        if len(self.quantities) == 1:
+            columns = max(1, math.ceil(len(problems) / 2))
+            figure, grid = new_figure(math.ceil(len(problems) / columns), columns, width=2.7, height=2.0)
+            panels = [[panel] for row in grid for panel in row]
+        else:
+            figure, panels = new_figure(len(problems), len(self.quantities), width=2.7, height=2.0)
+        for row, (name, ticks) in zip(panels, problems, strict=False):
+            for line in lines(setup):
+                run = results.best(line.spec(name, ticks))
+                if run is None or not len(run.curves.get("value", ())):
+                    continue
+                for panel, quantity in zip(row, self.quantities, strict=True):
+                    style = WITH_TELEPORTS if line.solid else WITHOUT_TELEPORTS
+                    panel.plot(_series(run, quantity), color=line.colour, linestyle=style)
+                    if quantity != "test_accuracy":
+                        panel.set_yscale("log")
+            for panel, quantity in zip(row, self.quantities, strict=True):
+                panel.set_title(f"{name.replace('mlp-relu-100-100', 'network')}: {quantity.replace('_', ' ')}")
+                panel.set_xlabel("iterations")
+        for row in panels[len(problems) :]:
+            for panel in row:
+                panel.set_axis_off()
+        looks: list[tuple[str, dict[str, object]]] = [
+            (line.label, {"color": line.colour, "linestyle": WITH_TELEPORTS if line.solid else WITHOUT_TELEPORTS})
+            for line in lines(setup)
+        ]
+        legend_below(figure, looks)
+        return {self.name: figure}
+
+    def table(self, setup: Setup, results: Results) -> pd.DataFrame:
+        rows = []
+        for name, ticks in self.problems(setup):
+            for line in lines(setup):
+                run = results.best(line.spec(name, ticks))
+                if run is None or not len(run.curves.get("value", ())):
+                    continue
+                rows.append(
+                    {
+                        "problem": name,
+                        "method": line.label,
+                        "setting": run.setting,
+                        "status": run.status.value,
+                        "start": run.curves["value"][0],
+                        "best": run.curves["value"].min(),
+                        "final": run.final_value,
+                        "gradient_norm": run.curves["gradient_norm"][-1],
+                        "test_accuracy": run.curves["test_accuracy"][-1],
+                        "gradient_equivalents": run.curves["gradient_equivalents"][-1],
+                    }
+                )
+        return pd.DataFrame(rows)
+
+    def digest(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table
+
+
+class NewtonComparison(NewtonStudy):
+    """Figure 6."""
+
+    name = "fig6"
+    title = "Newton-CG against gradient descent with teleports at every step, equal HVPs: best objective so far"
+
+    def claims(self, setup: Setup) -> list[Claim]:
+        claims = []
+        for solver in setup.solvers:
+            claims += [
+                Claim(
+                    f"newton-stalls-{solver}",
+                    "On Hill Valley and Chess, Newton-CG stalls and GD with teleports goes below it.",
+                    partial(self._overtakes, solver, ("hill-valley", "chess-krvkp"), "logreg"),
+                    solver,
+                ),
+                Claim(
+                    f"below-newton-on-networks-{solver}",
+                    "On networks, GD with teleports goes below Newton-CG.",
+                    partial(self._overtakes, solver, (), "mlp"),
+                    solver,
+                ),
+            ]
+        claims.append(Claim("newton-fails-on-networks", "On networks, Newton-CG fails.", self._newton_fails))
+        return claims
+
+    def _newton_fails(self, setup: Setup, results: Results) -> Verdict:
+        """Neither variant of Newton-CG brings the loss below a tenth of where it started, on any network."""
+        table = self.table(setup, results)
+        if table.empty:
+            return NOT_RUN
+        rows = table[table["method"].str.startswith("Newton") & table["problem"].str.startswith("mlp")]
+        if rows.empty or len(rows) < 2 * sum(name.startswith("mlp") for name, _ in self.problems(setup)):
+            return NOT_RUN
+        words = [f"{row.problem} {row.method}: {row.start:.3g} to {row.best:.3g}" for row in rows.itertuples()]
+        return Verdict(bool((rows["best"] > 0.1 * rows["start"]).all()), "; ".join(words))
+
+    def _overtakes(
+        self, solver: SolverName, sets: tuple[str, ...], model: str, setup: Setup, results: Results
+    ) -> Verdict:
+        """The better GD with teleports ends below the better Newton-CG, by 1 %, on every one of the problems."""
+        wanted = [
+            (name, ticks)
+            for name, ticks in self.problems(setup)
+            if name.startswith(model) and (not sets or name.split("/")[1] in sets)
+        ]
+        table = self.table(setup, results)
+        outcomes, words = [], []
+        for name, _ in wanted:
+            rows = table[table["problem"] == name] if len(table) else table
+            newton = rows[rows["method"].str.startswith("Newton")] if len(rows) else rows
+            gd = rows[rows["method"].str.endswith(solver)] if len(rows) else rows
+            if len(newton) < 2 or len(gd) < 2:
+                return NOT_RUN
+            outcomes.append(bool(gd["best"].min() < 0.99 * newton["best"].min()))
+            words.append(f"{name}: Newton-CG {newton['best'].min():.3g}, GD {gd['best'].min():.3g}")
+        return Verdict(all(outcomes), "; ".join(words)) if outcomes else NOT_RUN
+
+
+class NewtonLogistic(NewtonStudy):
+    """Figure 15."""
+
+    name = "fig15"
+    title = "Newton-CG against teleports, logistic regression: objective, gradient norm, test accuracy"
+    networks = False
+    quantities = ("value", "gradient_norm", "test_accuracy")
+
+
+class NewtonNetworks(NewtonStudy):
+    """Figure 16."""
+
+    name = "fig16"
+    title = "Newton-CG against teleports, ReLU networks: objective, gradient norm, test accuracy"
+    convex = False
+    quantities = ("value", "gradient_norm", "test_accuracy")
+
+
+def _series(run: Run, quantity: str) -> np.ndarray:
+    if quantity == "best_value":
+        return np.minimum.accumulate(run.curves["value"])
+    return run.curves[quantity]

@@ -1,0 +1,226 @@
+"""Figures 1 and 2: teleportation in the plane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from matplotlib.patches import Polygon
+
+from levelport.lab.engine.spec import Run, RunSpec
+from levelport.lab.level_sets import BLACK, BLUE, GREEN, ORANGE, RED
+from levelport.lab.paper import initial_teleport
+from levelport.lab.paper.study import NOT_RUN, Claim, Results, Setup, Study, Verdict
+from levelport.lab.paper.teleports import SolverName, TeleportPlan
+from levelport.lab.pictures import GREY, legend_below, new_figure
+
+
+def _compare(function: str, start: tuple[float, float], solver: SolverName) -> initial_teleport.Comparison:
+    return initial_teleport.compare(function, start, solver=TeleportPlan(solver, (0,)).teleporter())
+
+
+@dataclass(frozen=True)
+class PlaneRun(RunSpec):
+    """Gradient descent, the same after a teleport, and Newton's method on a function of the plane."""
+
+    kind: ClassVar[str] = "plane"
+    function: str
+    start: tuple[float, float]
+    solver: SolverName
+
+    @property
+    def label(self) -> str:
+        return f"{self.function}, {self.solver} solver"
+
+    def run(self) -> list[Run]:
+        comparison = _compare(self.function, self.start, self.solver)
+        teleport, minimum = comparison.teleport, comparison.function.minimum
+        facts = {
+            "gain": teleport.gain,
+            "gradient_norm": teleport.gradient_norm,
+            "kkt_residual": teleport.kkt_residual,
+            "hvps": float(teleport.cost.hvps),
+        }
+        runs = []
+        for index, run in enumerate(comparison.runs):
+            values = np.array([row.value for row in run.result.trace])
+            gaps = values - minimum
+            facts_of_run = {**facts, "steps": float(run.steps), "steps_to_gradient_1e-6": float(run.steps_to)}
+            reached = np.flatnonzero(gaps <= 1e-6 * gaps[0])
+            iterations = [row.iteration for row in run.result.trace]
+            facts_of_run["steps_to_gap_1e-6"] = float(iterations[reached[0]]) if len(reached) else np.inf
+            norms = np.array([row.gradient_norm for row in run.result.trace])
+            curves = {"value": values, "gradient_norm": norms, "iteration": np.array(iterations, dtype=np.float64)}
+            runs.append(Run(setting=float(index), final_value=float(values[-1]), facts=facts_of_run, curves=curves))
+        return runs
+
+
+class TestFunctions(Study):
+    """Figure 1."""
+
+    name = "fig1"
+    title = "Booth and Goldstein-Price: level sets, teleport, gradient descent, Newton"
+
+    def specs(self, setup: Setup) -> list[RunSpec]:
+        return [
+            PlaneRun(function, start, solver)
+            for solver in setup.solvers
+            for function, start in initial_teleport.FIGURE_1
+        ]
+
+    def pictures(self, setup: Setup, results: Results) -> dict[str, Figure]:
+        return {
+            f"fig1-{solver}": initial_teleport.figure(
+                [_compare(function, start, solver) for function, start in initial_teleport.FIGURE_1]
+            )
+            for solver in setup.solvers
+        }
+
+    def table(self, setup: Setup, results: Results) -> pd.DataFrame:
+        rows = []
+        for spec in self.specs(setup):
+            assert isinstance(spec, PlaneRun)
+            task = results.task(spec)
+            for method, run in zip(("gd", "gd + teleport", "newton"), task.runs if task else (), strict=False):
+                rows.append(
+                    {
+                        "function": spec.function,
+                        "solver": spec.solver,
+                        "method": method,
+                        "final": run.final_value,
+                        **run.facts,
+                    }
+                )
+        return pd.DataFrame(rows)
+
+    def claims(self, setup: Setup) -> list[Claim]:
+        claims = []
+        for solver in setup.solvers:
+            booth, goldstein = (PlaneRun(f, s, solver) for f, s in initial_teleport.FIGURE_1)
+
+            def one_step(setup: Setup, results: Results, spec: PlaneRun = booth) -> Verdict:
+                task = results.task(spec)
+                if task is None:
+                    return NOT_RUN
+                plain, teleported = (run.facts["steps_to_gap_1e-6"] for run in task.runs[:2])
+                return Verdict(
+                    teleported <= 1, f"steps until the gap has fallen to 1e-6: {teleported:g}, without {plain:g}"
+                )
+
+            def local_maximum(setup: Setup, results: Results, spec: PlaneRun = goldstein) -> Verdict:
+                task = results.task(spec)
+                if task is None:
+                    return NOT_RUN
+                facts = task.runs[1].facts
+                words = f"gradient norm × {facts['gain']:.1f} to {facts['gradient_norm']:.1f}, KKT residual "
+                return Verdict(facts["kkt_residual"] ** 2 <= 1e-6, words + f"{facts['kkt_residual']:.1e}")
+
+            def newton_diverges(setup: Setup, results: Results, spec: PlaneRun = goldstein) -> Verdict:
+                task = results.task(spec)
+                if task is None:
+                    return NOT_RUN
+                values = task.runs[2].curves["value"]
+                words = f"Newton with step 0.8 goes from {values[0]:.4g} to {values[-1]:.4g}; the minimum is 3"
+                return Verdict(not values[-1] <= 3.0 + 1e-3 * (values[0] - 3.0), words)
+
+            claims += [
+                Claim(
+                    f"booth-one-step-{solver}", "On Booth, one GD step after teleporting converges.", one_step, solver
+                ),
+                Claim(
+                    f"goldstein-kkt-{solver}",
+                    "On Goldstein-Price the solver reaches a local maximum of the gradient norm.",
+                    local_maximum,
+                    solver,
+                ),
+            ]
+            if solver == setup.solvers[0]:
+                claims.append(Claim("goldstein-newton", "Newton's method fails on Goldstein-Price.", newton_diverges))
+        return claims
+
+
+class UpdateGeometry(Study):
+    """Figure 2: nothing to run, one update drawn."""
+
+    name = "fig2"
+    title = "One update of the published solver on a quadratic: ascent, linearised level, projection"
+
+    hessian: ClassVar[tuple[tuple[float, float], ...]] = ((1.0, 0.0), (0.0, 4.0))
+    start: ClassVar[tuple[float, float]] = (1.7, 0.35)
+    rho: ClassVar[float] = 0.7
+
+    def specs(self, setup: Setup) -> list[RunSpec]:
+        return []
+
+    def geometry(self) -> dict[str, np.ndarray]:
+        """x, the ascent step x + ρ q/‖g‖², and its projection x⁺ onto the linearised sub-level set {⟨g, y - x⟩ ≤ 0}."""
+        hessian = torch.tensor(self.hessian, dtype=torch.float64)
+        x = torch.tensor(self.start, dtype=torch.float64)
+        g = hessian @ x
+        q = hessian @ g
+        size = torch.dot(g, g)
+        ascent = x + self.rho * q / size
+        multiplier = torch.clamp(self.rho * torch.dot(g, q) / size, min=0.0) / size
+        return {
+            name: v.numpy() for name, v in {"x": x, "g": g, "ascent": ascent, "next": ascent - multiplier * g}.items()
+        }
+
+    def pictures(self, setup: Setup, results: Results) -> dict[str, Figure]:
+        points = self.geometry()
+        x, g, ascent, after = points["x"], points["g"], points["ascent"], points["next"]
+        figure, ((panel,),) = new_figure(1, 1, width=4.2, height=3.0)
+        hessian = np.array(self.hessian)
+        level = 0.5 * x @ hessian @ x
+        angle = np.linspace(0, 2 * np.pi, 400)
+        circle = np.stack([np.cos(angle), np.sin(angle)])
+        for scale, width in ((0.4, 0.6), (0.7, 0.6), (1.0, 1.6), (1.3, 0.6)):
+            rim = np.linalg.inv(np.linalg.cholesky(hessian).T) @ circle * np.sqrt(2 * level) * scale
+            panel.plot(*rim, color=BLACK if scale == 1.0 else GREY, linewidth=width, zorder=1)
+            if scale == 1.0:
+                panel.fill(*rim, color=GREY, alpha=0.12, zorder=0)
+        tangent = np.array([-g[1], g[0]]) / np.linalg.norm(g)
+        line = np.stack([x - 1.6 * tangent, x + 1.6 * tangent])
+        panel.plot(*line.T, color=GREEN, zorder=2)
+        inside = -2.2 * g / np.linalg.norm(g)
+        panel.add_patch(
+            Polygon([line[0], line[1], line[1] + inside, line[0] + inside], color=GREEN, alpha=0.08, zorder=0)
+        )
+        arrows = ((x, ascent, ORANGE, "solid"), (ascent, after, BLUE, "dashed"), (x, after, RED, "solid"))
+        for tail, head, colour, style in arrows:
+            look = {
+                "arrowstyle": "-|>",
+                "color": colour,
+                "linestyle": style,
+                "linewidth": 1.5,
+                "shrinkA": 0,
+                "shrinkB": 0,
+            }
+            panel.annotate("", xy=tuple(head), xytext=tuple(tail), arrowprops=look, zorder=4)
+        for name, point, offset in (("$x_t$", x, (6, -9)), ("$x_{t+1}$", after, (-22, -4))):
+            panel.plot(*point, marker="o", color=BLACK, markersize=4, zorder=5)
+            panel.annotate(name, tuple(point), xytext=offset, textcoords="offset points")
+        panel.plot(0, 0, marker="+", color=BLACK, markersize=8)
+        panel.annotate("$w^*$", (0, 0), xytext=(4, 4), textcoords="offset points")
+        panel.set_aspect("equal")
+        panel.set_xlim(-0.6, 3.1)
+        panel.set_ylim(-1.2, 1.7)
+        panel.grid(False)
+        entries: list[tuple[str, dict[str, object]]] = [
+            ("ascent on the gradient norm", {"color": ORANGE}),
+            ("projection", {"color": BLUE, "linestyle": "dashed"}),
+            ("update", {"color": RED}),
+            ("linearised level", {"color": GREEN}),
+        ]
+        legend_below(figure, entries)
+        return {self.name: figure}
+
+    def table(self, setup: Setup, results: Results) -> pd.DataFrame:
+        return (
+            pd.DataFrame(self.geometry(), index=["first coordinate", "second coordinate"])
+            .T.rename_axis("point")
+            .reset_index()
+        )

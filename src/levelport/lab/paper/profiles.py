@@ -1,0 +1,101 @@
+"""What is drawn: performance profiles over problems, and medians with quartiles over restarts.
+
+A problem with optimal value f* is *solved* at the first record where (Dolan and Moré, 2002; Mishkin et al., Figure 4)
+
+    (f(w_k) - f*) / (f(w_0) - f*) ≤ τ.
+
+The profile of a method is the share of problems that it has solved, as a function of what it has spent: iterations,
+seconds, or gradient equivalents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from levelport.lab.engine.spec import Curve, Run
+
+
+class Axis(str, Enum):
+    """What a profile is drawn against."""
+
+    ITERATIONS = "iterations"
+    SECONDS = "seconds"
+    COST = "gradient_equivalents"
+
+    @property
+    def label(self) -> str:
+        """For the axis of a picture."""
+        return self.value.replace("_", " ")
+
+    def of(self, run: Run) -> Curve:
+        """What the run had spent at each of its records."""
+        if self is Axis.ITERATIONS:
+            return np.arange(len(run.curves["value"]), dtype=np.float64)
+        return run.curves[self.value]
+
+
+def spent_until_solved(run: Run, start: float, optimum: float, tau: float, axis: Axis) -> float:
+    """What the run had spent when the problem was solved; infinite if it never was."""
+    if start <= optimum:
+        raise ValueError(f"the start has the value {start}, which is not above the optimal value {optimum}.")
+    if "value" not in run.curves:
+        return np.inf
+    reached = (run.curves["value"] - optimum) / (start - optimum) <= tau
+    return float(axis.of(run)[np.argmax(reached)]) if reached.any() else np.inf
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The share of problems solved as a step function: ``shares[i]`` from ``spent[i]`` on."""
+
+    spent: Curve
+    shares: Curve
+
+    @classmethod
+    def of(cls, costs: Sequence[float]) -> Profile:
+        """From what each problem took; infinite where it was not solved."""
+        if len(costs) == 0:
+            raise ValueError("a profile needs at least one problem.")
+        finite = np.sort([cost for cost in costs if np.isfinite(cost)])
+        spent = np.unique(finite)
+        shares = np.searchsorted(finite, spent, side="right") / len(costs)
+        return cls(spent, shares)
+
+    def at(self, spent: float) -> float:
+        """The share solved at that cost."""
+        index = int(np.searchsorted(self.spent, spent, side="right"))
+        return float(self.shares[index - 1]) if index else 0.0
+
+    @property
+    def solved(self) -> float:
+        """The share solved in the end."""
+        return float(self.shares[-1]) if len(self.shares) else 0.0
+
+    def time_to(self, share: float) -> float:
+        """What it took to solve that share of the problems; infinite if it never did."""
+        reached = self.shares >= share
+        return float(self.spent[np.argmax(reached)]) if reached.any() else np.inf
+
+
+@dataclass(frozen=True)
+class Band:
+    """Median and quartiles over restarts, record by record."""
+
+    lower: Curve
+    median: Curve
+    upper: Curve
+
+    @classmethod
+    def of(cls, curves: Sequence[Curve]) -> Band:
+        """From curves that may have ended early (they diverged): those count as infinite from there on."""
+        length = max(len(curve) for curve in curves)
+        rows = np.full((len(curves), length), np.inf)
+        for row, curve in zip(rows, curves, strict=True):
+            row[: len(curve)] = curve
+        # Without interpolation, so that infinity stays an honest value and never turns into nan.
+        lower, median, upper = np.quantile(rows, [0.25, 0.5, 0.75], axis=0, method="closest_observation")
+        return cls(lower, median, upper)

@@ -1,0 +1,61 @@
+"""All studies, by the name of their figure."""
+
+from __future__ import annotations
+
+import difflib
+
+from levelport.lab.paper.curve_studies import (
+    LogisticCurves,
+    MnistNonSmooth,
+    MnistSmooth,
+    MnistStochastic,
+    NetworkCurves,
+)
+from levelport.lab.paper.newton_studies import NewtonComparison, NewtonLogistic, NewtonNetworks
+from levelport.lab.paper.plane_studies import TestFunctions, UpdateGeometry
+from levelport.lab.paper.profile_studies import (
+    LogisticInitialisation,
+    LogisticProfile,
+    LogisticTimed,
+    NetworkInitialisation,
+    NetworkProfile,
+    NetworkTimed,
+)
+from levelport.lab.paper.regularisation_study import Regularisation
+from levelport.lab.paper.study import Study
+from levelport.lab.paper.subproblem_study import SolvingTeleports
+
+STUDIES: dict[str, Study] = {
+    study.name: study
+    for study in (
+        TestFunctions(),
+        UpdateGeometry(),
+        SolvingTeleports(),
+        NetworkProfile(),
+        MnistSmooth(),
+        NewtonComparison(),
+        Regularisation(),
+        LogisticProfile(),
+        LogisticInitialisation(),
+        NetworkInitialisation(),
+        LogisticTimed(),
+        NetworkTimed(),
+        MnistStochastic(),
+        MnistNonSmooth(),
+        NewtonLogistic(),
+        NewtonNetworks(),
+        LogisticCurves(),
+        NetworkCurves(),
+    )
+}
+"""Figures 1 to 18 of the paper."""
+
+
+def study_named(name: str) -> Study:
+    """The study of a figure: ``fig8``, ``8`` and ``figure8`` are the same; an error with a suggestion otherwise."""
+    digits = name.lower().removeprefix("figure").removeprefix("fig").strip(". ")
+    if f"fig{digits}" in STUDIES:
+        return STUDIES[f"fig{digits}"]
+    near = difflib.get_close_matches(name, STUDIES, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"there is no figure called {name!r}.{hint} Choose from: {', '.join(STUDIES)}, or all.")

@@ -1,0 +1,271 @@
+"""``levelport.minimize``: descent with teleports, on a deterministic function. Algorithm 1 of the paper, and more."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from levelport.objective import Cost, Objective, Point
+from levelport.objectives.distributed import DistributedObjective
+from levelport.objectives.given import as_objective
+from levelport.objectives.structure import Variables
+from levelport.optim import defaults
+from levelport.optim.armijo import Armijo
+from levelport.optim.fixed_step import FixedStep, Momentum
+from levelport.optim.history import History
+from levelport.optim.newton_cg import Newton
+from levelport.optim.normalized import Normalized
+from levelport.optim.polyak import Polyak
+from levelport.optim.progress_bar import progress_bar
+from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus
+from levelport.optim.schedules import Never, Schedule
+from levelport.optim.step_rule import StepRule
+from levelport.solvers import Status, TeleportResult
+from levelport.solvers.recycled import IsEnough
+
+METHODS: dict[str, Callable[[], StepRule]] = {
+    "auto": lambda: defaults.METHOD,
+    "armijo": Armijo,
+    "newton-cg": Newton,
+}
+"""Methods that need no setting, by name."""
+
+CONFIGURED = {
+    "gd": FixedStep,
+    "fixed": FixedStep,
+    "momentum": Momentum,
+    "normalized": Normalized,
+    "polyak": Polyak,
+}
+"""Methods that need a step size, which no name can give."""
+
+
+class Teleport(Protocol):
+    """The teleports of one run."""
+
+    def __call__(self, objective: Objective, start: Point) -> tuple[TeleportResult, Point]: ...
+
+
+class TeleportSettings(Protocol):
+    """How ``minimize`` teleports: :class:`Recycled`, :class:`~levelport.optim.jump.Jump`, or anything like them."""
+
+    def begin(self, enough: IsEnough) -> Teleport:
+        """A fresh memory for one run; where a point is ``enough``, a teleport may end there as ``DESCENDED``."""
+
+
+Callback = Callable[[MinimizeRow, Point], object]
+"""Called with every new point; a true return value stops the run."""
+
+
+def minimize(
+    fun: Callable[[Any], Tensor] | Objective,
+    x0: Variables,
+    method: str | StepRule = "auto",
+    teleport: Schedule | bool = True,
+    *,
+    jump: TeleportSettings | None = None,
+    gtol: float = defaults.GTOL,
+    gtol_absolute: float = 0.0,
+    f_target: float = -math.inf,
+    max_iterations: int = defaults.MAX_ITERATIONS,
+    max_cost: float = math.inf,
+    max_seconds: float = math.inf,
+    callback: Callback | None = None,
+    progress: bool = False,
+) -> MinimizeResult:
+    """Minimise ``fun`` from ``x0`` by descent steps and teleports.
+
+    In iteration k, if the schedule says so, the point first teleports, at no higher a value; then the method takes its
+    step. The default teleports (:class:`~levelport.Recycled`) descend by a quasi-Newton model and climb until the
+    gradient has grown; ``jump=Jump("auto")`` goes to where the gradient is largest.
+
+    Args:
+        fun: f, a differentiable function of ``x0`` that returns a scalar tensor, or an :class:`Objective`.
+        x0: a tensor, or a list or dict of tensors; for an Objective, a flat vector. Never modified.
+        method: "auto", "armijo", "newton-cg", or a configured rule: ``FixedStep(0.1)``, ``Momentum(0.1)``,
+            ``Polyak(max_step=1.0)``, ``Armijo(c=0.1)``, ``Normalized(0.01)``, ``Newton(max_hvps=20)``.
+        teleport: a schedule; True takes the default one, False never teleports.
+        jump: how to teleport: ``Recycled(memory, descents)``, ``Jump(solver, max_hvps, tol, ...)``; None takes the
+            default.
+        gtol: stop when ‖∇f(x)‖ ≤ gtol · ‖∇f(x0)‖.
+        gtol_absolute: stop when ‖∇f(x)‖ is at most this.
+        f_target: stop when f(x) is at most this.
+        max_iterations: budget of steps of the method, whatever the teleports before them do.
+        max_cost: budget of gradient equivalents (value ½, gradient 1, HVP 2); checked once per iteration, and by
+            recycled teleports at every descent.
+        max_seconds: budget of time; checked at the same places.
+        callback: called as ``callback(row, point)`` with every new point; a true answer stops the run.
+        progress: show a bar (needs rich).
+
+    Example:
+        >>> import torch
+        >>> booth = lambda w: (w[0] + 2 * w[1] - 7) ** 2 + (2 * w[0] + w[1] - 5) ** 2
+        >>> result = minimize(booth, torch.tensor([7.5, -4.0], dtype=torch.float64))
+        >>> result.success, [round(entry, 5) for entry in result.x.tolist()]
+        (True, [1.0, 3.0])
+    """
+    rule = method_named(method) if isinstance(method, str) else method
+    schedule = _as_schedule(teleport)
+    limits = _Limits(gtol, gtol_absolute, f_target, max_iterations, max_cost, max_seconds)
+    objective, structure, flat = as_objective(fun, x0)
+    if isinstance(objective, DistributedObjective) and math.isfinite(max_seconds):
+        raise ValueError("max_seconds cannot be used across ranks, whose clocks differ; use max_cost.")
+    run = _Run(objective, limits, callback)
+    with progress_bar(progress, max_iterations, max_cost) as show:
+        run.show = show
+        teleports = (defaults.MINIMIZE_JUMP if jump is None else jump).begin(run.is_enough)
+        status = run.loop(rule, schedule, teleports, flat)
+    return MinimizeResult(
+        x=structure.assemble(structure.leaves(run.point.x)),
+        value=run.point.value,
+        gradient_norm=run.point.gradient_norm,
+        status=status,
+        iterations=run.iteration,
+        teleports=run.teleports,
+        cost=run.cost,
+        trace=tuple(run.trace),
+    )
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """When to stop; see :func:`minimize`."""
+
+    gtol: float
+    gtol_absolute: float
+    f_target: float
+    max_iterations: int
+    max_cost: float
+    max_seconds: float
+
+    def __post_init__(self) -> None:
+        if self.max_iterations < 0:
+            raise ValueError(f"max_iterations must not be negative, not {self.max_iterations}.")
+        for name, value in (("max_cost", self.max_cost), ("max_seconds", self.max_seconds)):
+            if not value > 0:
+                raise ValueError(f"{name} must be positive, not {value}.")
+        for name, value in (("gtol", self.gtol), ("gtol_absolute", self.gtol_absolute)):
+            if not value >= 0.0:
+                raise ValueError(f"{name} must not be negative, not {value}.")
+
+
+class _Run:
+    """The state of one minimisation."""
+
+    point: Point
+
+    def __init__(self, objective: Objective, limits: _Limits, callback: Callback | None) -> None:
+        self.objective = objective
+        self._limits = limits
+        self.iteration = 0
+        self.teleports = 0
+        self.trace: list[MinimizeRow] = []
+        self.show: Callable[[MinimizeRow], None] = lambda row: None
+        self._history = History()
+        self._callback = callback
+        self._asked_to_stop = False
+        self._before = objective.cost
+        self._began = time.perf_counter()
+
+    @property
+    def cost(self) -> Cost:
+        now, before = self.objective.ledger, self._before
+        return Cost(
+            now.values - before.values,
+            now.gradients - before.gradients,
+            now.hvps - before.hvps,
+            time.perf_counter() - self._began,
+        )
+
+    def loop(self, rule: StepRule, schedule: Schedule, jump: Teleport, x0: Tensor) -> MinimizeStatus:
+        self.point = self.objective.at(x0, curvature=schedule.due(0, self._history) if not schedule.watches else False)
+        if not self.point.finite:
+            return MinimizeStatus.NON_FINITE_START
+        self._record(teleported=False, step=math.nan)
+        state = None
+        while True:
+            if self._asked_to_stop:
+                return MinimizeStatus.STOPPED
+            if (reason := self._reason_to_stop(self.point)) is not None:
+                return reason
+            result = self._teleport_if_due(schedule, jump)
+            descended = result is not None and result.status is Status.DESCENDED
+            if descended and (reason := self._reason_to_stop(self.point)) is not None:
+                self.iteration += 1  # the descent was the last step
+                self._record(teleported=False, step=math.nan)
+                return MinimizeStatus.STOPPED if self._asked_to_stop else reason
+            step = rule.advance(self.objective, self.point, state, result)
+            if step.point is None:
+                return MinimizeStatus.NO_STEP
+            if not step.point.finite:
+                return MinimizeStatus.DIVERGED
+            self.point, state = step.point, step.state
+            self.iteration += 1
+            self._record(teleported=False, step=step.size)
+
+    def is_enough(self, point: Point) -> bool:
+        """Whether the run would stop at ``point``."""
+        return self._reason_to_stop(point) is not None
+
+    def _reason_to_stop(self, point: Point) -> MinimizeStatus | None:
+        limits = self._limits
+        if point.gradient_norm <= max(limits.gtol * self.trace[0].gradient_norm, limits.gtol_absolute):
+            return MinimizeStatus.GRADIENT_SMALL
+        if point.value <= limits.f_target:
+            return MinimizeStatus.TARGET_REACHED
+        if self.iteration >= limits.max_iterations:
+            return MinimizeStatus.MAX_ITERATIONS
+        if self.cost.gradient_equivalents >= limits.max_cost:
+            return MinimizeStatus.MAX_COST
+        if time.perf_counter() - self._began >= limits.max_seconds:
+            return MinimizeStatus.MAX_SECONDS
+        return None
+
+    def _teleport_if_due(self, schedule: Schedule, jump: Teleport) -> TeleportResult | None:
+        spent = self.cost.gradient_equivalents
+        self._history.observe(self.iteration, self.point.value, self.point.gradient_norm, spent)
+        if not schedule.due(self.iteration, self._history):
+            return None
+        result, self.point = jump(self.objective, self.point)
+        self.teleports += 1
+        self._history.teleported(result.cost.gradient_equivalents)
+        self._record(teleported=True, step=math.nan)
+        return result
+
+    def _record(self, *, teleported: bool, step: float) -> None:
+        value, gradient_norm, cost = self.point.value, self.point.gradient_norm, self.cost
+        row = MinimizeRow(
+            self.iteration, cost.gradient_equivalents, value, gradient_norm, teleported, step, cost.seconds
+        )
+        self.trace.append(row)
+        self.show(row)
+        if self._callback is not None and self._callback(row, self.point):
+            self._asked_to_stop = True
+
+
+def method_named(name: str) -> StepRule:
+    """The method called ``name`` with its default settings, or an error with a suggestion."""
+    if name in METHODS:
+        return METHODS[name]()
+    if name in CONFIGURED:
+        rule = CONFIGURED[name].__name__
+        raise ValueError(f"method {name!r} needs a step size: pass method=levelport.{rule}(0.1), for example.")
+    near = difflib.get_close_matches(name, [*METHODS, *CONFIGURED], n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"there is no method called {name!r}.{hint} Choose from: {', '.join([*METHODS, *CONFIGURED])}.")
+
+
+def _as_schedule(teleport: Schedule | bool) -> Schedule:
+    if isinstance(teleport, Schedule):
+        return teleport
+    if teleport is True:
+        return defaults.MINIMIZE_SCHEDULE
+    if teleport is False:
+        return Never()
+    raise ValueError(f"teleport must be a schedule such as Every(50), True or False, not {teleport!r}.")

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from levelport.lab.engine.spec import Run, RunStatus
+from levelport.lab.paper.descent import Batches, Descent
+from levelport.lab.paper.ensemble import ensemble_of
+from levelport.lab.paper.methods import Method
+from levelport.lab.paper.teleports import TeleportPlan
+from levelport.lab.paper.training import Training
+from levelport.optim import Armijo, At, FixedStep, Momentum, Normalized, Polyak, minimize
+from levelport.optim.jump import Jump
+from levelport.optim.step_rule import StepRule
+from levelport.problems import problem
+
+RULES = {
+    Method.SGD: FixedStep,
+    Method.MOMENTUM: Momentum,
+    Method.POLYAK: Polyak,
+    Method.NORMALIZED: Normalized,
+}
+SETTINGS = {Method.ARMIJO: (0.01, 0.1, 0.5)}
+PROBLEMS = {"logreg/titanic": 1e-3, "mlp-relu-6-5/titanic": 1e-2, "mlp-softplus-7/digits": 1e-2}
+
+
+def one_by_one(name: str, method: Method, setting: float, ticks: int, plan: TeleportPlan | None) -> Run:
+    """The same run by ``levelport.minimize``; rows as the batched run records them."""
+    named = problem(name, reg=PROBLEMS[name])
+    rule: StepRule = Armijo(c=setting, use_curvature=False) if method is Method.ARMIJO else RULES[method](setting)
+    result = minimize(
+        named.objective(),
+        named.initial_point(),
+        rule,
+        teleport=At(plan.at) if plan is not None else False,
+        jump=Jump(plan.teleporter(), max_hvps=plan.limit + (plan.solver == "published")) if plan is not None else None,
+        gtol=0.0,
+        max_iterations=ticks,
+    )
+    last_of_iteration = {row.iteration: row for row in result.trace}
+    rows = [last_of_iteration[tick] for tick in range(ticks + 1)]
+    assert isinstance(result.x, torch.Tensor)
+    return Run(
+        final_value=result.value,
+        facts={"accuracy": named.test_accuracy(result.x)},
+        curves={
+            "value": np.array([row.value for row in rows]),
+            "gradient_norm": np.array([row.gradient_norm for row in rows]),
+            "gradient_equivalents": np.array([row.cost for row in rows]),
+        },
+    )
+
+
+@pytest.mark.parametrize("solver", [None, "published", "ours"])
+@pytest.mark.parametrize("method", list(Method))
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_batched_equals_one_by_one(name: str, method: Method, solver: str | None) -> None:
+    """Values, gradient norms, costs and accuracy of a whole grid, against separate runs of ``minimize``."""
+    plan = TeleportPlan(solver, (2, 5), limit=4) if solver is not None else None  # type: ignore[arg-type]
+    settings = SETTINGS.get(method, (1.0, 0.1, 0.01))
+    ticks = 8
+    ensemble = ensemble_of(problem(name, reg=PROBLEMS[name]))
+    for run in Descent(ensemble, method, settings, plan, None).run(ticks):
+        assert run.status is RunStatus.OK
+        expected = one_by_one(name, method, run.setting, ticks, plan)
+        np.testing.assert_allclose(run.curves["value"], expected.curves["value"], rtol=1e-10)
+        # Near the minimum a gradient is a difference of numbers of its first size, and so are its rounding errors.
+        rounding = 1e-10 * float(expected.curves["gradient_norm"][0])
+        np.testing.assert_allclose(
+            run.curves["gradient_norm"], expected.curves["gradient_norm"], rtol=1e-8, atol=rounding
+        )
+        # Our solver branches on comparisons that the last bit of a batched product may turn.
+        slack = 0.1 if solver == "ours" else 0.0
+        np.testing.assert_allclose(
+            run.curves["gradient_equivalents"], expected.curves["gradient_equivalents"], rtol=slack
+        )
+        assert run.final_value == run.curves["value"][-1]
+        assert run.curves["test_accuracy"][-1] == pytest.approx(expected.facts["accuracy"], abs=1e-12)
+        assert len(run.curves["value"]) == ticks + 1
+        assert run.facts["teleports"] == (2 if plan is not None else 0)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_mini_batches_equal_separate_steps_on_their_rows(name: str) -> None:
+    """One epoch against a loop of plain torch steps over ``problem.objective(batch)``."""
+    named = problem(name, reg=PROBLEMS[name])
+    batches = Batches(64, seed=3)
+    runs = Descent(ensemble_of(named), Method.SGD, (0.5, 0.05), None, batches).run(2)
+    for run in runs:
+        x = named.initial_point()
+        for epoch in range(2):
+            for rows in batches.epoch(epoch, len(named.train)):
+                x = x - run.setting * named.objective(rows).at(x).gradient
+        assert run.final_value == pytest.approx(named.objective().at(x).value, rel=1e-10)
+        # Two epochs are two full gradients, whatever the size of the last batch.
+        assert run.curves["gradient_equivalents"][-1] == pytest.approx(2.0)
+
+
+def test_batches_are_a_partition_that_differs_between_epochs_and_seeds() -> None:
+    orders = [torch.cat(list(Batches(64, seed).epoch(epoch, 200))) for seed in (0, 1) for epoch in (0, 1)]
+    for order in orders:
+        assert sorted(order.tolist()) == list(range(200))
+    assert len({tuple(order.tolist()) for order in orders}) == 4
+    assert [len(rows) for rows in Batches(64, 0).epoch(0, 200)] == [64, 64, 64, 8]
+
+
+def test_diverging_member_leaves_the_others_alone() -> None:
+    named = problem("logreg/titanic", reg=10.0)  # 2·reg = 20: a step of 100 explodes
+    alone = Descent(ensemble_of(named), Method.SGD, (0.01,), None, None).run(400)[0]
+    wild, tame = Descent(ensemble_of(named), Method.SGD, (100.0, 0.01), None, None).run(400)
+    assert wild.status is RunStatus.DIVERGED
+    assert wild.final_value == math.inf
+    assert "no finite number" in wild.message
+    assert 0 < len(wild.curves["value"]) < 401
+    np.testing.assert_allclose(tame.curves["value"], alone.curves["value"], rtol=1e-13)
+
+
+def test_a_search_that_found_nothing_is_not_repeated() -> None:
+    """A ray along which f only rises: the first step searches down to the smallest step, the second does not."""
+    rule = Method.ARMIJO.rule(torch.tensor([0.5, 0.5], dtype=torch.float64))
+    W, f, g = torch.zeros(2, 3, dtype=torch.float64), torch.ones(2, dtype=torch.float64), torch.ones(2, 3).double()
+    trials: list[float] = []
+
+    def ray(steps: torch.Tensor) -> torch.Tensor:
+        trials.append(float(steps[0]))
+        return torch.stack([f[0] + 1.0, f[1] - 2.0 * steps[1]])
+
+    first = rule.step(W, f, g, ray)
+    assert first.values[0] > 300
+    assert min(trials) < 1e-29
+    assert first.evaluated.tolist() == [0, 1]
+    assert torch.equal(first.W[0], W[0])
+    second = rule.step(W, f, g, ray)
+    assert second.values[0] == 0
+
+
+def test_training_keeps_the_curves_of_the_best_setting_only() -> None:
+    spec = Training("logreg/titanic", 1e-3, Method.SGD, (100.0, 1.0, 0.01), 10)
+    runs = spec.run()
+    values = [run.final_value for run in runs]
+    (chosen,) = [run for run in runs if run.chosen]
+    assert chosen.final_value == min(values)
+    assert [bool(run.curves) for run in runs] == [run.chosen for run in runs]
+
+
+def test_timed_training_repeats_the_chosen_run_alone() -> None:
+    plain = Training("logreg/titanic", 1e-3, Method.SGD, (1.0, 0.01), 10)
+    timed = Training("logreg/titanic", 1e-3, Method.SGD, (1.0, 0.01), 10, timed=True)
+    (a,) = [run for run in plain.run() if run.chosen]
+    (b,) = [run for run in timed.run() if run.chosen]
+    assert a.setting == b.setting
+    np.testing.assert_allclose(a.curves["value"], b.curves["value"], rtol=1e-12)
+    assert np.all(np.diff(b.curves["seconds"]) > 0)

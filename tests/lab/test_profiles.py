@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from levelport.lab.engine.spec import Run
+from levelport.lab.paper.profiles import Axis, Band, Profile, spent_until_solved
+
+
+def run_with(values: list[float], cost: list[float] | None = None) -> Run:
+    costs = np.array(cost if cost is not None else range(len(values)), dtype=np.float64)
+    curves = {"value": np.array(values), "gradient_equivalents": costs, "seconds": costs / 10}
+    return Run(final_value=values[-1], curves=curves)
+
+
+def test_solved_at_the_first_record_below_the_threshold() -> None:
+    run = run_with([10.0, 4.0, 2.0, 2.5, 1.0], cost=[1.0, 5.0, 9.0, 30.0, 31.0])
+    # f* = 1, f0 = 10: a gap of 0.15 · 9 = 1.35 is first reached at the third record.
+    assert spent_until_solved(run, 10.0, 1.0, 0.15, Axis.ITERATIONS) == 2
+    assert spent_until_solved(run, 10.0, 1.0, 0.15, Axis.COST) == 9.0
+    assert spent_until_solved(run, 10.0, 1.0, 0.15, Axis.SECONDS) == pytest.approx(0.9)
+    assert spent_until_solved(run, 10.0, 1.0, 0.0, Axis.ITERATIONS) == 4
+    assert spent_until_solved(run, 10.0, 0.5, 0.01, Axis.ITERATIONS) == np.inf
+
+
+def test_run_without_curves_solved_nothing() -> None:
+    assert spent_until_solved(Run(), 2.0, 1.0, 0.1, Axis.COST) == np.inf
+
+
+def test_start_at_the_optimum_is_an_error() -> None:
+    with pytest.raises(ValueError, match="not above the optimal value"):
+        spent_until_solved(run_with([1.0]), 1.0, 1.0, 0.1, Axis.COST)
+
+
+@given(st.lists(st.one_of(st.integers(0, 30).map(float), st.just(np.inf)), min_size=1, max_size=20), st.floats(0, 40))
+def test_profile_is_the_share_of_costs_not_above(costs: list[float], spent: float) -> None:
+    profile = Profile.of(costs)
+    assert profile.at(spent) == pytest.approx(np.mean([cost <= spent for cost in costs]))
+    assert profile.solved == pytest.approx(np.mean(np.isfinite(costs)))
+    assert np.all(np.diff(profile.shares) > 0)
+
+
+@given(st.lists(st.one_of(st.integers(0, 30).map(float), st.just(np.inf)), min_size=1, max_size=20))
+def test_time_to_half_is_the_smallest_cost_that_solves_half(costs: list[float]) -> None:
+    candidates = [c for c in costs if np.isfinite(c) and np.mean([other <= c for other in costs]) >= 0.5]
+    assert Profile.of(costs).time_to(0.5) == min(candidates, default=np.inf)
+
+
+def test_band_of_an_odd_number_is_sorted_order() -> None:
+    curves = [np.array([1.0, 9.0]), np.array([3.0, 7.0]), np.array([2.0, 8.0])]
+    np.testing.assert_array_equal(Band.of(curves).median, [2.0, 8.0])
+
+
+def test_run_that_ended_early_counts_as_infinite() -> None:
+    band = Band.of([np.array([1.0]), np.array([2.0, 2.0]), np.array([3.0, 3.0])])
+    np.testing.assert_array_equal(band.median, [2.0, 3.0])
+    assert not np.isnan(band.upper).any()

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from html import escape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from levelport.lab.report import NothingToReportError, find_sections, page, write_report
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000050001"
+    "a5f645400000000049454e44ae426082"
+)
+
+
+def figure(out: Path, name: str, tier: str, verdict: str, *, failures: list[str] | None = None) -> None:
+    """A figure as reproduction leaves it on disk."""
+    directory = out / tier / name
+    directory.mkdir(parents=True)
+    (directory / f"{name}.png").write_bytes(PIXEL)
+    columns = ",".join(f"a_rather_long_column_name_{index}" for index in range(14))
+    (directory / "digest.csv").write_text(f"method,{columns}\n<sgd>,{','.join(['1.23456789'] * 13)},inf\n")
+    summary = {
+        "figure": name,
+        "title": "A title with <angles> & ampersands",
+        "tasks": 3,
+        "failed_tasks": len(failures or []),
+        "failures": failures or [],
+        "runs": {"ok": 1234, "diverged": 2},
+        "compute_seconds": 125.0,
+        "pictures": [f"{name}.png"],
+        "claims": [{"name": "c", "statement": "f < g", "solver": "ours", "verdict": verdict, "measured": "1 → 2"}],
+        "environments": [{"host": "here", "python": "3.12"}],
+    }
+    (directory / "summary.json").write_text(json.dumps(summary))
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    figure(tmp_path, "fig1", "quick", "holds")
+    figure(tmp_path, "fig8", "smoke", "not run")
+    figure(tmp_path, "fig8", "full", "does not hold", failures=["ValueError: x < 0"])
+    return tmp_path
+
+
+def test_each_figure_comes_from_its_largest_tier(out: Path) -> None:
+    assert [(section.name, section.tier.value) for section in find_sections(out)] == [
+        ("fig1", "quick"),
+        ("fig8", "full"),
+    ]
+
+
+class Collector(HTMLParser):
+    """Tags, links and whether all tags are closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.sources: list[str] = []
+        self.ids: set[str] = set()
+        self.targets: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if tag not in ("meta", "img", "br"):
+            self.open.append(tag)
+        self.sources += [value or "" for name, value in attrs if name in ("src", "srcset", "data", "action")]
+        if values.get("id"):
+            self.ids.add(values["id"] or "")
+        if tag == "a":
+            self.targets.add(values["href"] or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_page_is_well_formed_complete_and_self_contained(out: Path) -> None:
+    text = page(find_sections(out))
+    parsed = Collector()
+    parsed.feed(text)
+    assert parsed.open == []
+    assert len(parsed.sources) == 2
+    assert all(source.startswith("data:image/png;base64,") for source in parsed.sources)
+    assert parsed.targets == {f"#{name}" for name in ("fig1", "fig8")}
+    assert {"fig1", "fig8", "claims", "environment"} <= parsed.ids
+    assert not re.search(r"https?://|@import|url\(|<script|<link", text)
+    for words in ("f < g", "A title with <angles> & ampersands", "ValueError: x < 0", "<sgd>"):
+        assert escape(words) in text
+    assert "∞" in text
+    assert "2,472" in text  # all runs
+    assert "2 of 18" in text
+
+
+def test_nothing_to_report_is_said(tmp_path: Path) -> None:
+    with pytest.raises(NothingToReportError, match="reproduce a figure first"):
+        write_report(tmp_path, tmp_path / "report.html")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@pytest.mark.parametrize("width", [360, 1200])
+def test_layout_in_a_browser(out: Path, width: int, tmp_path: Path) -> None:
+    """The page in a frame as wide as a phone or a desktop: nothing sticks out, wide tables scroll by themselves."""
+    write_report(out, out / "report.html")
+    text = (out / "report.html").read_text()
+    harness = tmp_path / "harness.html"
+    measure = (
+        "const d = document.getElementById('page').contentDocument;"
+        "const wide = d.querySelector('.wide table');"
+        "document.body.dataset.measured = JSON.stringify({page: d.documentElement.scrollWidth,"
+        " sections: d.querySelectorAll('h2').length, images: [...d.images].every(i => i.complete && i.naturalWidth),"
+        " table: wide.scrollWidth, box: wide.parentElement.clientWidth});"
+    )
+    frame = f'<iframe id="page" style="width:{width}px;height:800px;border:0" srcdoc="{escape(text)}"></iframe>'
+    harness.write_text(f"<!doctype html><body>{frame}<script>window.onload = () => {{{measure}}}</script></body>")
+    done = subprocess.run(
+        [
+            str(CHROMIUM),
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--virtual-time-budget=5000",
+            "--dump-dom",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            harness.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    found = re.search(r'data-measured="([^"]*)"', done.stdout)
+    assert found is not None, done.stdout[-500:] + done.stderr[-500:]
+    measured = json.loads(found[1].replace("&quot;", '"'))
+    assert measured["page"] <= width
+    assert measured["sections"] == 4
+    assert measured["images"] is True
+    if width == 360:
+        assert measured["table"] > measured["box"]

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from arithmetic import Squares, sweep
+from rich.console import Console
+
+from levelport.lab.engine.backends import Backend
+from levelport.lab.engine.progress import ConsoleProgress, Forecast
+from levelport.lab.engine.runner import Plan, in_words, run_plan
+from levelport.lab.engine.spec import RunStatus
+from levelport.lab.engine.store import Store, StoreError
+
+SCRIPT = Path(__file__).with_name("arithmetic.py")
+
+
+def assert_complete(store: Store, count: int, pause: float) -> None:
+    """The store holds the right answer for every task, once, and nothing else."""
+    found = store.look()
+    assert found.sentences() == []
+    assert set(found.results) == {spec.key for spec in sweep(count, pause)}
+    for n, spec in enumerate(sweep(count, pause), start=1):
+        run = found.results[spec.key].best
+        assert run.final_value == n * (n + 1) * (2 * n + 1) / 6
+        np.testing.assert_array_equal(run.curves["partial"], [k * (k + 1) * (2 * k + 1) / 6 for k in range(1, n + 1)])
+    assert len(list(store.shards.iterdir())) == count
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_runs_and_resumes(tmp_path: Path, jobs: int) -> None:
+    store = Store(tmp_path)
+    first = run_plan(Plan.of(sweep(4, 0.0), store), store, Backend(jobs=jobs))
+    assert first.computed == 4
+    plan = Plan.of(sweep(6, 0.0), store)
+    assert len(plan.todo) == 2
+    assert "6 tasks, 4 already there, 2 to run" in plan.sentences(jobs)[-1]
+    second = run_plan(plan, store, Backend(jobs=jobs))
+    assert second.computed == 2
+    assert len(second.results) == 6
+    assert_complete(store, 6, 0.0)
+
+
+def test_specs_given_twice_run_once(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    outcome = run_plan(Plan.of(sweep(2, 0.0) + sweep(3, 0.0), store), store, Backend())
+    assert outcome.computed == 3
+
+
+def test_failure_is_a_row_and_is_tried_again(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    specs = [Squares(1), Squares(2, fails=True)]
+    outcome = run_plan(Plan.of(specs, store), store, Backend())
+    assert len(outcome.results) == 2
+    assert len(outcome.failures) == 1
+    assert "cannot square 2" in outcome.failures[0]
+    run = store.look().results[specs[1].key].best
+    assert run.status is RunStatus.FAILED
+    assert "ArithmeticError: cannot square 2 (arithmetic.py:" in run.message
+    plan = Plan.of(specs, store)
+    assert plan.todo == (specs[1],)
+    assert any("failed last time" in line for line in plan.sentences(1))
+    assert run_plan(plan, store, Backend()).computed == 1
+
+
+def test_kill_9_again_and_again_loses_nothing(tmp_path: Path) -> None:
+    """Two workers, killed three times at odd moments, then left to finish."""
+    count, pause, kills = 40, 0.06, 3
+    command = [sys.executable, str(SCRIPT), str(tmp_path), str(count), str(pause), "2"]
+    store = Store(tmp_path)
+    seen = 0
+    for attempt in range(kills + 1):
+        log = tmp_path / f"output-{attempt}"
+        with log.open("wb") as file:  # not a pipe: workers that outlive the killed parent would hold it open
+            process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
+        if attempt < kills:
+            deadline = time.monotonic() + 300
+            # Let it get somewhere, then strike at a moment that differs from attempt to attempt.
+            while process.poll() is None and len(list(store.shards.glob("*.parquet"))) < seen + 4:
+                assert time.monotonic() < deadline, "the sweep makes no progress"
+                time.sleep(0.003)
+            time.sleep(0.007 * attempt)
+            process.send_signal(signal.SIGKILL)
+        process.wait(timeout=300)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        present = len(list(store.shards.glob("*.parquet")))
+        assert present > seen
+        seen = present
+        assert process.returncode == (-signal.SIGKILL if attempt < kills else 0), log.read_text()
+    store.look()  # removes what the last kill may have left half-written
+    assert_complete(store, count, pause)
+
+
+def test_two_processes_share_one_store(tmp_path: Path) -> None:
+    count, pause = 20, 0.03
+    command = [sys.executable, str(SCRIPT), str(tmp_path), str(count), str(pause), "1"]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+    for process in processes:
+        output, _ = process.communicate(timeout=300)
+        assert b"finished" in output
+    assert_complete(Store(tmp_path), count, pause)
+
+
+def test_full_disk_ends_the_sweep_and_the_next_start_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    put = store.put
+    written: list[str] = []
+
+    def put_until_full(spec: Squares, *rest: object) -> None:
+        if len(written) == 3:
+            raise StoreError("No space left on device")
+        put(spec, *rest)  # type: ignore[arg-type]
+        written.append(spec.key)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "put", put_until_full)
+        with pytest.raises(StoreError, match="No space left"):
+            run_plan(Plan.of(sweep(6, 0.0), store), store, Backend())
+    assert set(store.look().results) == set(written)
+    assert run_plan(Plan.of(sweep(6, 0.0), store), store, Backend()).computed == 3
+    assert_complete(store, 6, 0.0)
+
+
+@pytest.mark.filterwarnings("default")  # the cluster's own start-up warns about ports and unclosed loops
+def test_two_worker_dask_cluster(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="the dask extra is not installed")
+    store = Store(tmp_path)
+    outcome = run_plan(Plan.of(sweep(10, 0.05), store), store, Backend("dask", jobs=2))
+    assert outcome.computed == 10
+    assert outcome.failures == []
+    assert_complete(store, 10, 0.05)
+
+
+@pytest.mark.filterwarnings("default")  # so does this one's
+def test_two_worker_ray_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray", reason="the ray extra is not installed")
+    # Ray's workers are fresh processes that must find the module of the tasks.
+    monkeypatch.setenv("PYTHONPATH", str(SCRIPT.parent), prepend=os.pathsep)
+    store = Store(tmp_path)
+    run_plan(Plan.of(sweep(10, 0.05), store), store, Backend("ray", jobs=2))
+    assert_complete(store, 10, 0.05)
+
+
+def test_backend_arguments_are_checked() -> None:
+    with pytest.raises(ValueError, match="Choose from"):
+        Backend("spark")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="jobs must be at least 1"):
+        Backend(jobs=0)
+    with pytest.raises(ValueError, match="this machine only"):
+        Backend(address="tcp://10.0.0.1:8786")
+
+
+def test_forecast_weighs_tasks_by_their_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    heavy, light = Squares(1, pause=9.999), Squares(2, pause=0.999)
+    forecast = Forecast([heavy, light, light])
+    now[0] += 30.0
+    forecast.finished(heavy, failed=True)
+    # 10 of 12 units took 30 s: the last two units need 6 s.
+    assert forecast.line() == "2.0/min, 1 failed, 0:06 left"
+
+
+def test_plan_forecast_is_corrected_by_what_really_happened(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    specs = sweep(10, 0.999)
+    for spec in specs[:5]:
+        store.put(spec, Squares(1).run(), 3.0, {})
+    assert Plan.of(specs, store).rough_seconds(jobs=2) == pytest.approx(7.5)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_console_shows_the_end(tmp_path: Path, terminal: bool) -> None:
+    out = StringIO()
+    console = Console(file=out, force_terminal=terminal, width=100)
+    store = Store(tmp_path)
+    specs = [*sweep(3, 0.0), Squares(1, fails=True)]
+    run_plan(Plan.of(specs, store), store, Backend(), ConsoleProgress(console, "squares"))
+    assert "4/4" in out.getvalue()
+    assert "1 failed" in out.getvalue()
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(0.2, "1 s"), (80, "80 s"), (600, "10 min"), (7200, "2.0 h")])
+def test_durations_in_words(seconds: float, words: str) -> None:
+    assert in_words(seconds) == words

@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.optimize import minimize as scipy_minimize
+from typer.testing import CliRunner
+
+from levelport.cli import app
+from levelport.lab.engine.backends import Backend
+from levelport.lab.engine.runner import Plan
+from levelport.lab.engine.spec import Run, RunStatus
+from levelport.lab.engine.store import Store, TaskResult
+from levelport.lab.paper import profile_studies
+from levelport.lab.paper.methods import Method
+from levelport.lab.paper.plane_studies import UpdateGeometry
+from levelport.lab.paper.profile_grid import BY_SIZE, Variant, half_of
+from levelport.lab.paper.profile_studies import LogisticInitialisation, LogisticProfile, LogisticTimed, NetworkProfile
+from levelport.lab.paper.registry import STUDIES, study_named
+from levelport.lab.paper.reproduction import judge, reproduce, stored_results
+from levelport.lab.paper.study import Results, Setup, Study, Tier
+from levelport.problems.catalogue import UCI
+from levelport.solvers import SQP, Progress, Task
+
+FULL, SMOKE = Setup(tier=Tier.FULL), Setup(tier=Tier.SMOKE)
+ONE_OF_EACH_FAMILY = ("fig2", "fig3", "fig6", "fig8", "fig17")
+"""The others differ by numbers only; ``levelport reproduce all --tier smoke`` runs them all."""
+
+
+def test_there_is_a_study_for_every_figure() -> None:
+    assert set(STUDIES) == {f"fig{number}" for number in range(1, 19)}
+
+
+@pytest.mark.parametrize("name", ["fig8", "8", "Figure 8", "FIG8"])
+def test_figures_by_name(name: str) -> None:
+    assert study_named(name) is STUDIES["fig8"]
+
+
+def test_misspelt_figure_gets_a_suggestion() -> None:
+    with pytest.raises(ValueError, match=r"Did you mean 'fig8'"):
+        study_named("fgi8")
+
+
+def test_full_tier_is_the_paper() -> None:
+    """120 problems, 500 iterations or 100 epochs, grids, schedules and tolerances of the experimental details."""
+    deterministic = half_of("logreg", "deterministic", FULL)
+    assert len(deterministic.problems()) == 120
+    assert set(deterministic.sets) == set(UCI)
+    assert deterministic.at == (5, 55, 105, 155, 205, 255, 305, 355)
+    assert (deterministic.ticks, deterministic.batch, deterministic.tau) == (500, None, 0.15)
+    stochastic = half_of("network", "stochastic", FULL)
+    assert stochastic.at == (5, 15, 25, 35, 45, 55, 65, 75, 85, 95)
+    assert (stochastic.ticks, stochastic.batch, stochastic.tau) == (100, 64, 0.05)
+    assert half_of("network", "deterministic", FULL).tau == 0.1
+    timed = half_of("logreg", "deterministic", FULL, longer=True)
+    assert (timed.ticks, timed.at[-1], len(timed.at)) == (1000, 955, 20)
+    assert half_of("logreg", "stochastic", FULL, initial=True).at == (0,)
+    spec = deterministic.spec("logreg/blood", 1e-3, Variant(Method.SGD, "published"))
+    assert spec.settings == (1000.0, 100.0, 10.0, 5.0, 2.0, 1.0, 1e-1, 1e-2, 1e-3, 1e-4)
+    assert deterministic.spec("logreg/blood", 1e-3, Variant(Method.ARMIJO)).settings == (0.001, 0.01, 0.1, 0.5)
+    reference = deterministic.reference("logreg/blood", 1e-3)
+    assert (reference.ticks, reference.method) == (2500, Method.MOMENTUM)
+    assert half_of("network", "stochastic", FULL).reference("mlp-relu-100-100/blood", 1e-3).ticks == 250
+
+
+def test_figures_that_share_runs_share_specifications() -> None:
+    def keys(name: str) -> set[str]:
+        return {spec.key for spec in STUDIES[name].specs(FULL)}
+
+    assert keys("fig7") == keys("fig4")
+    assert keys("fig17") <= keys("fig8")
+    assert keys("fig18") <= keys("fig4")
+    assert keys("fig15") | keys("fig16") == keys("fig6")
+    # The plain runs of Figure 9 are those of Figure 8.
+    assert len(keys("fig9") & keys("fig8")) == 2 * 5 * 120
+
+
+def test_sets_are_sorted_by_size_and_can_be_restricted() -> None:
+    sizes = [UCI[name].samples * UCI[name].features for name in BY_SIZE]
+    assert sizes == sorted(sizes)
+    setup = Setup(tier=Tier.FULL, sets=("blood",), regs=(1e-2,), solvers=("ours",), halves=("deterministic",))
+    assert len(LogisticProfile().specs(setup)) == 2 * len(Method)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
+def test_smoke_tier_of(name: str, tmp_path: Path) -> None:
+    """Runs, draws, tabulates and checks; a second start has nothing left to do and says the same."""
+    study = STUDIES[name]
+    lines: list[str] = []
+    first = reproduce(study, SMOKE, tmp_path, Backend(), say=lines.append)
+    assert first.outcome.failures == []
+    assert all(path.stat().st_size > 3000 for path in first.pictures)
+    assert {path.suffix for path in first.pictures} == {".png", ".pdf"}
+    assert len(first.table) > 0
+    directory = tmp_path / "smoke" / name
+    assert len(pd.read_csv(directory / "table.csv")) == len(first.table)
+    summary = json.loads((directory / "summary.json").read_text())
+    assert summary["tasks"] == len(study.specs(SMOKE))
+    assert {claim["verdict"] for claim in summary["claims"]} <= {"not run"}
+    assert Plan.of(study.specs(SMOKE), Store(tmp_path)).todo == ()
+    pd.testing.assert_frame_equal(study.table(SMOKE, stored_results(study, SMOKE, Store(tmp_path))), first.table)
+
+
+def result_of(study: Study, values: dict[tuple[Method, bool], list[float]]) -> tuple[Results, Setup]:
+    """Results of a profile's smoke tier made up from curves per method, without and with teleports."""
+    setup = Setup(tier=Tier.SMOKE, solvers=("ours",), halves=("deterministic",))
+    by_key = {}
+    for spec in study.specs(setup):
+        curve = np.array(values[spec.method, spec.plan is not None])  # type: ignore[attr-defined]
+        records = np.arange(len(curve), dtype=np.float64)
+        curves = {"value": curve, "seconds": records + 1.0, "gradient_equivalents": records + 1.0}
+        run = Run(setting=1.0, final_value=float(curve[-1]), curves=curves)
+        by_key[spec.key] = TaskResult(spec.key, {}, (run,), 1.0, {})
+    return Results(by_key), setup
+
+
+@pytest.fixture
+def optimum_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pretend that f* = 0, so that made-up curves decide."""
+    monkeypatch.setattr("levelport.lab.paper.profile_grid.best_value", lambda *_: 0.0)
+
+
+SOLVES, FAILS = [1.0, 0.5, 0.1, 0.01], [1.0, 0.9, 0.8, 0.7]
+
+
+@pytest.mark.usefixtures("optimum_zero")
+@pytest.mark.parametrize(
+    ("plain", "teleported", "helps", "harms"),
+    [(SOLVES, SOLVES, True, False), (FAILS, SOLVES, True, False), (SOLVES, FAILS, False, True)],
+)
+def test_claims_follow_the_curves(plain: list[float], teleported: list[float], helps: bool, harms: bool) -> None:
+    curves = {(m, with_): teleported if with_ else plain for m in Method for with_ in (False, True)}
+    for study, expected in ((LogisticProfile(), helps), (LogisticInitialisation(), harms)):
+        results, setup = result_of(study, curves)
+        (claim,) = study.claims(setup)
+        assert claim.check(setup, results).holds is expected
+
+
+@pytest.mark.usefixtures("optimum_zero")
+def test_one_method_that_loses_refutes_the_claim() -> None:
+    study = LogisticProfile()
+    curves = {(m, with_): SOLVES for m in Method for with_ in (False, True)}
+    curves[Method.POLYAK, True] = FAILS
+    results, setup = result_of(study, curves)
+    verdict = study.claims(setup)[0].check(setup, results)
+    assert verdict.holds is False
+    assert "SPS 100% → 0%" in verdict.measured
+
+
+@pytest.mark.usefixtures("optimum_zero")
+def test_timed_claim_counts_the_plain_methods_time_only() -> None:
+    """Teleported runs that solve, but after the plain run had ended, do not count."""
+    study = LogisticTimed()
+    late = [1.0] * 10 + [0.01]
+    curves = {(m, with_): late if with_ else SOLVES for m in Method for with_ in (False, True)}
+    results, setup = result_of(study, curves)
+    verdict = study.claims(setup)[0].check(setup, results)
+    assert verdict.holds is False
+    assert "plain 100%" in verdict.measured
+
+
+def test_missing_results_are_not_run(tmp_path: Path) -> None:
+    setup = Setup(tier=Tier.QUICK)
+    for study in STUDIES.values():
+        results = stored_results(study, setup, Store(tmp_path))
+        for entry in judge(study, setup, results):
+            assert entry.verdict.words == "not run"
+
+
+def test_incomplete_problems_are_left_out() -> None:
+    study = NetworkProfile()
+    assert study.scores("deterministic", SMOKE, Results({})) == []
+    assert study.pictures(SMOKE, Results({})) == {}
+
+
+def test_failed_task_is_no_result() -> None:
+    spec = LogisticProfile().specs(SMOKE)[0]
+    failed = TaskResult(spec.key, {}, (Run.failure("boom"),), 0.0, {})
+    assert Results({spec.key: failed}).best(spec) is None
+    assert failed.best.status is RunStatus.FAILED
+
+
+def test_update_geometry_is_the_projection_that_scipy_finds() -> None:
+    """x⁺ solves max ⟨q/‖g‖², y - x⟩ - ‖y - x‖²/(2ρ) over the linearised level."""
+    study = UpdateGeometry()
+    points = study.geometry()
+    x, g = points["x"], points["g"]
+    q = np.array(study.hessian) @ g
+    found = scipy_minimize(
+        lambda y: -(q @ (y - x)) / (g @ g) + (y - x) @ (y - x) / (2 * study.rho),
+        x,
+        constraints={"type": "ineq", "fun": lambda y: -g @ (y - x)},
+        method="SLSQP",
+        options={"ftol": 1e-14},
+    )
+    np.testing.assert_allclose(points["next"], found.x, atol=1e-6)
+
+
+def test_update_geometry_is_a_step_of_the_published_solver() -> None:
+    study = UpdateGeometry()
+    points = study.geometry()
+    hessian = torch.tensor(study.hessian, dtype=torch.float64)
+    from levelport import AutogradObjective
+
+    objective = AutogradObjective(lambda w: 0.5 * w @ hessian @ w, like=torch.zeros(2, dtype=torch.float64))
+    start = objective.at(torch.tensor(study.start, dtype=torch.float64), curvature=True)
+    task = Task(objective=objective, start=start, max_hvps=10)
+    outcome = SQP(rho=study.rho, max_iterations=1, gamma_scale=1e-9, final="last").solve(task, Progress(task))
+    np.testing.assert_allclose(outcome.point.x.numpy(), points["next"], rtol=1e-12)
+
+
+def test_command_lists_and_runs(tmp_path: Path) -> None:
+    runner = CliRunner()
+    listed = runner.invoke(app, ["reproduce", "list"])
+    assert listed.exit_code == 0
+    assert all(name in listed.output for name in STUDIES)
+    arguments = ["reproduce", "fig17", "fig2", "--tier", "smoke", "--out", str(tmp_path), "--jobs", "1"]
+    done = runner.invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert "15 tasks, 0 already there, 15 to run" in done.output
+    claims = runner.invoke(app, ["reproduce", "fig17", "--claims", "--tier", "smoke", "--out", str(tmp_path)])
+    assert claims.exit_code == 0
+    assert "similar or better" in claims.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fig99"], "there is no figure called"),
+        (["fig8", "--set", "blod"], "blood"),
+        (["fig1", "--tier", "smoke", "--address", "tcp://x:1"], "this machine only"),
+    ],
+)
+def test_command_answers_mistakes_in_words(arguments: list[str], message: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["reproduce", *arguments, "--out", str(tmp_path)])
+    assert done.exit_code != 0
+    assert message in done.output
+
+
+def test_profile_module_has_no_figure_twice() -> None:
+    names = [cls.name for cls in vars(profile_studies).values() if isinstance(cls, type) and hasattr(cls, "name")]
+    assert len(names) == len(set(names))

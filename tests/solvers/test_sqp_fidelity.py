@@ -1,0 +1,150 @@
+"""The published algorithm, iterate for iterate, against an independent NumPy transcription of the paper."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from problems_for_tests import labelled_data
+from torch import Tensor
+
+from levelport import SQP, LinearObjective, Objective, Point, Status, teleport
+from levelport.problems.functions import goldstein_price
+from levelport.problems.quadratics import Quadratic
+from levelport.solvers import TraceRow
+
+Evaluate = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
+
+
+def reference(
+    evaluate: Evaluate, w: np.ndarray, iterations: int, *, relaxation: float = 1.0, level_set: bool = False
+) -> list[np.ndarray]:
+    """Update rule, merit function, penalty and backtracking of the paper with its published constants."""
+    positive = (lambda t: t) if level_set else (lambda t: max(t, 0.0))
+    size = abs if level_set else positive
+    level, x, rho, path = evaluate(w)[0], w, 0.1, []
+    for _ in range(iterations):
+        f, g, H = evaluate(x)
+        q, square, excess = H @ g, g @ g, f - level
+        projected = q - (g @ q) / square * g
+        if projected @ projected / square**2 <= 1e-6 and size(excess) <= 1e-6:
+            break
+        for attempt in range(26):
+            trial_rho = rho if attempt < 25 else 1e-16
+            v = positive(trial_rho * (g @ q) / square + excess) * g
+            plus = x + (trial_rho * q - v) / square
+            plus = relaxation * plus + (1 - relaxation) * x
+            gamma = 0.1 * ((q @ v) / (square**2 * size(excess)) if size(excess) > 0 else 1.0)
+            f_plus, g_plus, _ = evaluate(plus)
+            left = 0.5 * np.log(g_plus @ g_plus) - gamma * size(f_plus - level)
+            slope = q @ (plus - x) / square + gamma * size(excess)
+            right = 0.5 * np.log(square) - gamma * size(excess) + 0.5 * slope
+            if attempt == 25 or left >= right:
+                break
+            rho = rho / 2
+        if attempt == 25:
+            rho = rho * 32
+        elif right != 0 and left / right >= 5:
+            rho = 2 * rho
+        x = plus
+        path.append(x)
+    return path
+
+
+def quadratic_reference(quadratic: Quadratic) -> Evaluate:
+    H, center = quadratic.hessian.numpy(), quadratic.minimiser.numpy()
+    return lambda x: (0.5 * (x - center) @ H @ (x - center), H @ (x - center), H)
+
+
+def logistic_reference(X: np.ndarray, y: np.ndarray, penalty: float) -> Evaluate:
+    def evaluate(w: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        margin = y * (X @ w)
+        p = 1 / (1 + np.exp(margin))
+        value = np.log1p(np.exp(-margin)).mean() + penalty * w @ w
+        gradient = -(X.T @ (y * p)) / len(y) + 2 * penalty * w
+        hessian = (X.T * (p * (1 - p))) @ X / len(y) + 2 * penalty * np.eye(len(w))
+        return float(value), gradient, hessian
+
+    return evaluate
+
+
+def problem(name: str) -> tuple[Objective, Evaluate, Tensor]:
+    if name == "quadratic":
+        quadratic = Quadratic.random(torch.logspace(0, -2, 6, dtype=torch.float64), seed=0)
+        return quadratic, quadratic_reference(quadratic), torch.ones(6, dtype=torch.float64)
+    X, y = labelled_data()
+    start = torch.linspace(-1, 1, 8, dtype=torch.float64)
+    return LinearObjective.logistic(X, y, penalty=1e-3), logistic_reference(X.numpy(), y.numpy(), 1e-3), start
+
+
+@pytest.mark.parametrize("relaxation", [1.0, 0.7])
+@pytest.mark.parametrize("level_set", [False, True])
+@pytest.mark.parametrize("name", ["quadratic", "logistic"])
+def test_iterate_for_iterate(name: str, level_set: bool, relaxation: float) -> None:
+    objective, evaluate, start = problem(name)
+    iterates: list[Tensor] = []
+
+    def keep(row: TraceRow, point: Point) -> None:
+        iterates.append(point.x)
+
+    steps = 8
+    solver = SQP(final="last", max_iterations=steps, relaxation=relaxation)
+    result = teleport(objective, start, solver, level_set=level_set, max_hvps=200, callback=keep)
+    assert isinstance(result.x, Tensor)
+    ours = [*iterates[1:], result.x]
+    theirs = reference(evaluate, start.numpy(), steps, relaxation=relaxation, level_set=level_set)
+    assert len(ours) == len(theirs) == steps
+    for mine, other in zip(ours, theirs, strict=True):
+        assert np.linalg.norm(mine.numpy() - other) <= 1e-12 * np.linalg.norm(other)
+
+
+def test_first_update_by_hand() -> None:
+    """f = ½(4a² + b²) from (1, 1): g = (4, 1), q = (16, 1), ⟨g, q⟩ = 65, ‖g‖² = 17.
+
+    v = ρ·65/17·g with ρ = 0.1 and x⁺ = x + (ρ q - v)/17; accepted at once, as ‖∇f‖² grows from 17 to 17.1….
+    """
+    solver = SQP(final="last", max_iterations=1)
+    start = torch.ones(2, dtype=torch.float64)
+    result = teleport(lambda w: 0.5 * (4 * w[0] ** 2 + w[1] ** 2), start, solver)
+    expected = [1 + (1.6 - 0.1 * 65 / 17 * 4) / 17, 1 + (0.1 - 0.1 * 65 / 17) / 17]
+    assert result.x.tolist() == pytest.approx(expected, rel=1e-14)  # type: ignore[union-attr]
+
+
+def test_iteration_limit_and_published_defaults() -> None:
+    solver = SQP()
+    published = (solver.rho, solver.epsilon, solver.delta, solver.gamma_scale)
+    assert published == (0.1, 1e-6, 1e-6, 0.1)
+    assert (solver.max_iterations, solver.max_backtracks, solver.fallback_rho) == (50, 25, 1e-16)
+    objective, _, start = problem("logistic")
+    result = teleport(objective, start, SQP(max_iterations=4, epsilon=1e-30), max_hvps=500)
+    assert len(result.trace) == 4
+    assert result.status is Status.BUDGET_SPENT
+
+
+def test_backtracking_falls_back() -> None:
+    """Goldstein-Price: at ρ = 0.1 the first step leaves the window where the function is tame; ρ must shrink.
+
+    With a single backtrack allowed, the fall-back step of ρ = 1e-16 is all that is left: the point hardly moves.
+    """
+    start = torch.tensor([-0.5, 0.5], dtype=torch.float64)
+    hasty = SQP(rho=1e6, max_backtracks=1, max_iterations=1, final="last")
+    result = teleport(goldstein_price, start, hasty)
+    assert isinstance(result.x, Tensor)
+    assert float((result.x - start).norm()) <= 1e-12
+    patient = teleport(goldstein_price, start, SQP(rho=1e6, max_backtracks=60, max_iterations=1, final="last"))
+    assert isinstance(patient.x, Tensor)
+    assert float((patient.x - start).norm()) > 1e-6
+
+
+def test_last_iterate_may_be_infeasible_and_says_so() -> None:
+    """As published, iterates approach the level from outside; ``final="feasible"`` repairs that."""
+    objective, _, start = problem("logistic")
+    last = teleport(objective, start, SQP(final="last", max_iterations=5))
+    assert last.violation > 0.0
+    repaired = teleport(objective, start, SQP(max_iterations=5))
+    assert repaired.violation <= 1e-6 * abs(repaired.value_start)
+    assert repaired.gain >= 1.0
+    assert math.isfinite(repaired.kkt_residual)

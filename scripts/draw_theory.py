@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from levelport.objectives import AutogradObjective
+from levelport.objectives import FunctionObjective
 from levelport.problems import problem
 from levelport.problems.quadratics import Quadratic
 from levelport.theory.comparison import compare, warm_start
@@ -122,7 +122,7 @@ def far_teleport(path: Path) -> None:
 
 
 def _steepest(f: FarTeleport, x: np.ndarray, y: np.ndarray, values: np.ndarray, level: float) -> tuple[float, float]:
-    objective = AutogradObjective(f, like=torch.zeros(2, dtype=torch.float64))
+    objective = FunctionObjective(f, like=torch.zeros(2, dtype=torch.float64))
     inside = np.argwhere((values <= level) & (y > 0.9 * f.alpha) & (x > 0.0))  # by symmetry
     norms = [objective.at(torch.tensor([x[i, j], y[i, j]])).gradient_norm for i, j in inside]
     i, j = inside[int(np.argmax(norms))]

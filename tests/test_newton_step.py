@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from levelport.numerics.newton import newton_step
-from levelport.objectives import AutogradObjective
+from levelport.objectives import FunctionObjective
 from levelport.problems.quadratics import Quadratic
 
 
@@ -44,7 +44,7 @@ def test_counts_its_products() -> None:
 
 
 def test_reports_negative_curvature() -> None:
-    saddle = AutogradObjective(lambda x: x[0] ** 2 - x[1] ** 2, like=torch.zeros(2, dtype=torch.float64))
+    saddle = FunctionObjective(lambda x: x[0] ** 2 - x[1] ** 2, like=torch.zeros(2, dtype=torch.float64))
     solved = newton_step(saddle.at(torch.tensor([0.0, 1.0], dtype=torch.float64)), tolerance=1e-6, max_hvps=5)
     assert solved.negative
     assert solved.decrease == 0.0
@@ -54,7 +54,7 @@ def test_reports_negative_curvature() -> None:
 
 
 def test_a_flat_direction_is_not_negative() -> None:
-    valley = AutogradObjective(lambda x: x[0] ** 2 + x[1], like=torch.zeros(2, dtype=torch.float64))
+    valley = FunctionObjective(lambda x: x[0] ** 2 + x[1], like=torch.zeros(2, dtype=torch.float64))
     solved = newton_step(valley.at(torch.zeros(2, dtype=torch.float64)), tolerance=1e-6, max_hvps=5)
     assert not solved.negative
     assert solved.decrease == 0.0

@@ -13,7 +13,7 @@ import torch
 
 from levelport.lab.bench.instances import ProblemName
 from levelport.lab.bench.specs import race
-from levelport.objectives.function import AutogradObjective
+from levelport.objectives.function import FunctionObjective
 from levelport.optim._minimize import minimize
 from levelport.problems.functions import FUNCTIONS
 from levelport.problems.quadratics import Quadratic
@@ -69,7 +69,7 @@ def test_gradient_equivalents_of_gradient_descent(name: ProblemName, cost: float
 def test_counts_of_a_teleport_on_a_test_function() -> None:
     function = FUNCTIONS["goldstein-price"]
     x = torch.tensor([0.5, 0.5], dtype=torch.float64)
-    result = teleport(AutogradObjective(function.function, x), x)
+    result = teleport(FunctionObjective(function.function, x), x)
     assert result.success
     assert_pinned(result.cost.gradient_equivalents, 77.0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from levelport.objective import Cost, Objective, ObjectiveError, Point
-from levelport.objectives import AutogradObjective, LinearObjective, ModuleObjective, NumpyObjective
+from levelport.objectives import FunctionObjective, LinearObjective, ModuleObjective, NumpyObjective
 from levelport.objectives.distributed import DistributedObjective
 from levelport.optim import (
     Armijo,
@@ -47,7 +47,6 @@ __all__ = [
     "At",
     "AtStart",
     "Auto",
-    "AutogradObjective",
     "Batches",
     "Blocks",
     "Certificate",
@@ -55,6 +54,7 @@ __all__ = [
     "DistributedObjective",
     "Every",
     "FixedStep",
+    "FunctionObjective",
     "Jump",
     "LinearObjective",
     "MinimizeResult",

@@ -13,7 +13,7 @@ from levelport.lab.bench.scipy_solvers import ALL_SOLVERS, ScipySolver, any_solv
 from levelport.lab.bench.solver_comparison import logistic_instance
 from levelport.lab.level_sets import Trails, window_with
 from levelport.lab.paper.initial_teleport import ExactNewton, compare
-from levelport.objectives import AutogradObjective
+from levelport.objectives import FunctionObjective
 from levelport.problems.functions import FUNCTIONS, booth
 from levelport.problems.quadratics import Quadratic
 
@@ -84,7 +84,7 @@ def test_window_shows_points_but_does_not_chase_them() -> None:
 
 def test_newton_step_on_a_quadratic_leaves_a_fifth() -> None:
     start = torch.tensor([7.5, -4.0], dtype=torch.float64)
-    objective = AutogradObjective(booth, like=start)
+    objective = FunctionObjective(booth, like=start)
     step = ExactNewton(0.8).advance(objective, objective.at(start, curvature=True), None, None)
     assert step.point is not None
     minimiser = torch.tensor([1.0, 3.0], dtype=torch.float64)

@@ -204,9 +204,9 @@ def test_update_geometry_is_a_step_of_the_published_solver() -> None:
     study = UpdateGeometry()
     points = study.geometry()
     hessian = torch.tensor(study.hessian, dtype=torch.float64)
-    from levelport import AutogradObjective
+    from levelport import FunctionObjective
 
-    objective = AutogradObjective(lambda w: 0.5 * w @ hessian @ w, like=torch.zeros(2, dtype=torch.float64))
+    objective = FunctionObjective(lambda w: 0.5 * w @ hessian @ w, like=torch.zeros(2, dtype=torch.float64))
     start = objective.at(torch.tensor(study.start, dtype=torch.float64), curvature=True)
     task = Task(objective=objective, start=start, max_hvps=10)
     outcome = SQP(rho=study.rho, max_iterations=1, gamma_scale=1e-9, final="last").solve(task, Progress(task))

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from levelport import AutogradObjective, LinearObjective, NumpyObjective, Objective, teleport
+from levelport import FunctionObjective, LinearObjective, NumpyObjective, Objective, teleport
 from levelport.problems.functions import FUNCTIONS
 from levelport.problems.quadratics import Quadratic
 
@@ -40,7 +40,7 @@ def test_test_functions(name: str) -> None:
     function = FUNCTIONS[name].function
     for seed in range(3):
         x = 0.5 * random(2, seed=seed)
-        assert_consistent(AutogradObjective(function, like=x), x, accuracy=1e-5)
+        assert_consistent(FunctionObjective(function, like=x), x, accuracy=1e-5)
 
 
 def linear_pair(kind: str, penalty: float) -> tuple[LinearObjective, Callable[[Tensor], Tensor], int]:
@@ -65,7 +65,7 @@ def test_closed_forms(kind: str, penalty: float) -> None:
     closed, loss, d = linear_pair(kind, penalty)
     x, v = random(d, seed=2), random(d, seed=3)
     assert_consistent(closed, x)
-    automatic = AutogradObjective(loss, like=x)
+    automatic = FunctionObjective(loss, like=x)
     ours, theirs = closed.at(x), automatic.at(x)
     assert ours.value == pytest.approx(theirs.value, rel=1e-13)
     assert torch.allclose(ours.gradient, theirs.gradient, rtol=1e-12, atol=1e-14)
@@ -109,7 +109,7 @@ class TestNumpyCallables:
     def test_agrees_with_torch(self, together: bool) -> None:
         x = random(4, seed=6)
         assert_consistent(self.objective(together), x, accuracy=1e-5)
-        theirs = AutogradObjective(FUNCTIONS["rosenbrock"].function, like=x).at(x)
+        theirs = FunctionObjective(FUNCTIONS["rosenbrock"].function, like=x).at(x)
         ours = self.objective(together).at(x)
         assert ours.value == pytest.approx(theirs.value, rel=1e-13)
         assert torch.allclose(ours.gradient, theirs.gradient, rtol=1e-12)
@@ -159,7 +159,7 @@ def test_forward_pass_is_shared_and_the_ledger_knows() -> None:
         calls += 1
         return (w**4).sum()
 
-    objective = AutogradObjective(fun, like=torch.ones(3))
+    objective = FunctionObjective(fun, like=torch.ones(3))
     point = objective.at(torch.ones(3))
     assert point.value == 3.0
     assert objective.cost.gradient_equivalents == 0.5
@@ -180,9 +180,9 @@ def test_forward_pass_is_shared_and_the_ledger_knows() -> None:
 
 def test_unit_normal_products() -> None:
     x = torch.tensor([1.0, 2.0], dtype=torch.float64)
-    point = AutogradObjective(lambda w: (w**4).sum(), like=x).at(x)
+    point = FunctionObjective(lambda w: (w**4).sum(), like=x).at(x)
     assert torch.allclose(point.hessian_gradient, torch.tensor([48.0, 48.0 * 32], dtype=torch.float64))
-    assert not AutogradObjective(lambda w: (w**4).sum(), like=x).at(x).knows_hessian_normal
+    assert not FunctionObjective(lambda w: (w**4).sum(), like=x).at(x).knows_hessian_normal
     assert point.knows_hessian_normal
     assert torch.allclose(point.hessian_normal * point.gradient_norm, point.hessian_gradient)
 
@@ -194,9 +194,9 @@ def test_grad_mode_and_autocast_of_the_caller_do_not_matter() -> None:
     def fun(w: Tensor) -> Tensor:
         return (weight @ w).square().sum()
 
-    plain = AutogradObjective(fun, like=x).at(x)
+    plain = FunctionObjective(fun, like=x).at(x)
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-        inside = AutogradObjective(fun, like=x).at(x)
+        inside = FunctionObjective(fun, like=x).at(x)
         assert inside.value == plain.value
         assert torch.equal(inside.gradient, plain.gradient)
         assert torch.equal(inside.hvp(x), plain.hvp(x))
@@ -204,7 +204,7 @@ def test_grad_mode_and_autocast_of_the_caller_do_not_matter() -> None:
 
 def test_a_released_point_knows_what_it_knew_and_pays_for_more() -> None:
     x = torch.tensor([1.0, 2.0], dtype=torch.float64)
-    objective = AutogradObjective(lambda x: (x**4).sum(), like=x)
+    objective = FunctionObjective(lambda x: (x**4).sum(), like=x)
     point = objective.at(x)
     point.release()  # nothing to let go of yet, so nothing to pay for
     gradient = point.gradient

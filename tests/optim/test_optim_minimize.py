@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import levelport
-from levelport.objectives import AutogradObjective
+from levelport.objectives import FunctionObjective
 from levelport.optim import (
     Armijo,
     At,
@@ -62,7 +62,7 @@ def test_the_structure_of_x_is_kept_and_x0_is_not_touched() -> None:
 
 
 def test_the_trace_tells_every_point_and_its_bill() -> None:
-    objective = AutogradObjective(rosenbrock, like=vector(-1.2, 1.0))
+    objective = FunctionObjective(rosenbrock, like=vector(-1.2, 1.0))
     result = minimize(
         objective, vector(-1.2, 1.0), Armijo(), At([2, 5]), jump=Jump(max_hvps=5), max_iterations=8, gtol=0.0
     )

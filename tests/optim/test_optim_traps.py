@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from levelport import ObjectiveError
-from levelport.objectives.isolation import undisturbed
+from levelport.objectives.isolation import isolated
 from levelport.objectives.parameters import Batches, ParametersObjective
 from levelport.optim import ArmijoSGD, Every, Never, NewtonCG, PolyakSGD, Teleported
 
@@ -324,7 +324,7 @@ def test_a_constant_loss_is_named() -> None:
 def test_a_module_called_twice_keeps_its_copy_within_one_loss() -> None:
     norm = nn.BatchNorm1d(4)
     copy = nn.BatchNorm1d(4)
-    with undisturbed(torch.device("cpu")):
+    with isolated(torch.device("cpu")):
         norm(X)
         norm(X)
         inside = norm.running_mean.clone()

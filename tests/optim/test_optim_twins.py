@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import levelport
 from levelport.numerics.strong_wolfe import strong_wolfe
-from levelport.objectives import AutogradObjective, LinearObjective
+from levelport.objectives import FunctionObjective, LinearObjective
 from levelport.optim import (
     Armijo,
     ArmijoSGD,
@@ -154,7 +154,7 @@ def test_newton_is_newton() -> None:
     hessian = torch.autograd.functional.hessian(logistic, w)
     (gradient,) = torch.autograd.grad(logistic(w), w)
     expected = -torch.linalg.solve(hessian, gradient)
-    point = AutogradObjective(logistic, like=w).at(w.detach(), curvature=True)
+    point = FunctionObjective(logistic, like=w).at(w.detach(), curvature=True)
     direction = newton_direction(point, max_hvps=50)
     assert float((direction - expected).norm() / expected.norm()) < 1e-2
     assert float((hessian @ direction + gradient).norm()) <= point.gradient_norm**1.5 * (1 + 1e-6)
@@ -169,7 +169,7 @@ def test_newton_descends_where_the_hessian_is_indefinite() -> None:
         return (x[0] ** 2 - 1.0) ** 2 + x[1] ** 2
 
     x = torch.tensor([0.1, 0.5], dtype=torch.float64)  # ∂²f/∂x₀² = 12·0.01 - 4 < 0
-    point = AutogradObjective(saddle, like=x).at(x)
+    point = FunctionObjective(saddle, like=x).at(x)
     direction = newton_direction(point, 10)
     assert float(torch.dot(direction, point.gradient)) < 0.0
     result = minimize(saddle, x, Newton(), teleport=False, gtol=1e-9)
@@ -189,7 +189,7 @@ def test_strong_wolfe_conditions_hold(initial: float) -> None:
     generator = np.random.default_rng(0)
     for _ in range(10):
         x = torch.tensor(generator.standard_normal(6) * 3)
-        objective = AutogradObjective(logistic, like=x)
+        objective = FunctionObjective(logistic, like=x)
         point = objective.at(x)
         direction = -point.gradient * float(np.exp(generator.standard_normal()))
         slope = float(torch.dot(point.gradient, direction))
@@ -203,7 +203,7 @@ def test_strong_wolfe_conditions_hold(initial: float) -> None:
 
 def test_strong_wolfe_refuses_ascent_and_survives_infinities() -> None:
     x = torch.tensor([0.5], dtype=torch.float64)
-    objective = AutogradObjective(lambda w: -torch.log(1.0 - w).sum() + (w - 2).square().sum(), like=x)
+    objective = FunctionObjective(lambda w: -torch.log(1.0 - w).sum() + (w - 2).square().sum(), like=x)
     point = objective.at(x)
     assert strong_wolfe(objective.at, point, point.gradient) is None
     found = strong_wolfe(objective.at, point, -point.gradient / point.gradient_norm, initial=10.0)

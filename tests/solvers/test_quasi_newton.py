@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from levelport.numerics.lbfgs import QuasiNewton
-from levelport.objectives.function import AutogradObjective
+from levelport.objectives.function import FunctionObjective
 from levelport.optim._minimize import minimize
 from levelport.problems.functions import FUNCTIONS
 from levelport.solvers.recycled import Recycled
@@ -99,7 +99,7 @@ def test_a_run_goes_on_after_it_has_met_a_stationary_point() -> None:
     result = minimize(function.function, x, gtol=0.0, max_cost=600.0)
     assert result.gradient_norm < 1e-6
     run = Recycled().begin()
-    objective = AutogradObjective(function.function, x)
+    objective = FunctionObjective(function.function, x)
     flat, steep = objective.at(torch.tensor([0.0, -1.0], dtype=torch.float64)), objective.at(x)
     assert flat.gradient_norm == 0.0
     run(objective, steep)

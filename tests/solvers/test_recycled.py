@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from levelport.objective import Objective, Point
-from levelport.objectives import AutogradObjective, LinearObjective, ModuleObjective
+from levelport.objectives import FunctionObjective, LinearObjective, ModuleObjective
 from levelport.optim._minimize import minimize
 from levelport.optim.armijo import Armijo
 from levelport.optim.result import MinimizeStatus
@@ -62,7 +62,7 @@ def cases() -> list[tuple[str, Objective, Tensor]]:
     found: list[tuple[str, Objective, Tensor]] = []
     for name, function in FUNCTIONS.items():
         start = torch.tensor(function.start, dtype=torch.float64)
-        found.append((name, AutogradObjective(function, like=start), start))
+        found.append((name, FunctionObjective(function, like=start), start))
     found.append(("logistic", logistic(200, 30, 0, 1e-6), torch.zeros(30, dtype=torch.float64)))
     relu = network(0)
     found.append(("relu network", relu, relu.initial_point()))
@@ -126,7 +126,7 @@ def test_nothing_depends_on_the_units_of_f_or_x() -> None:
     def counts(f_scale: float, x_scale: float) -> tuple[int, float]:
         like = torch.zeros(20, dtype=torch.float64)
         y = base.loss.y  # type: ignore[attr-defined]
-        fun = AutogradObjective(
+        fun = FunctionObjective(
             lambda w: (
                 f_scale
                 * (
@@ -148,7 +148,7 @@ def test_nothing_depends_on_the_units_of_f_or_x() -> None:
 
 def test_an_aligned_gradient_is_left_to_a_plain_step_only_once() -> None:
     """On Σ x⁴ from equal entries the gradient is always aligned."""
-    quartic = AutogradObjective(lambda x: (x**4).sum(), like=torch.zeros(3, dtype=torch.float64))
+    quartic = FunctionObjective(lambda x: (x**4).sum(), like=torch.zeros(3, dtype=torch.float64))
     watched = Watched(Recycled())
     result = minimize(quartic, torch.ones(3, dtype=torch.float64), jump=watched, gtol=1e-9)
     statuses = [result.status for _, result, _ in watched.seen]

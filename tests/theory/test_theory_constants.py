@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from theory_problems import Case, cases
 
-from levelport import AutogradObjective, LinearObjective
+from levelport import FunctionObjective, LinearObjective
 from levelport.problems.functions import rosenbrock
 from levelport.problems.quadratics import Quadratic
 from levelport.theory import Kind, Stability, constants_of, find_minimum
@@ -144,7 +144,7 @@ def test_sampled_constants_are_never_presented_as_bounds_on_the_safe_side() -> N
         return (w**4).sum() + 0.5 * (w**2).sum()
 
     start = torch.tensor([1.0, -2.0], dtype=torch.float64)
-    constants = constants_of(AutogradObjective(quartic, like=start), start)
+    constants = constants_of(FunctionObjective(quartic, like=start), start)
     for constant in (constants.L, constants.radius, constants.stability_upper):
         assert constant.kind in (Kind.LOWER, Kind.ESTIMATE)
     for constant in (constants.mu, constants.stability_lower):
@@ -152,14 +152,14 @@ def test_sampled_constants_are_never_presented_as_bounds_on_the_safe_side() -> N
     assert len(constants.caveats()) == 5
     # 12w² + 1 on the sub-level set is largest at its tips, beyond the start: the sampled L is indeed too small.
     tip = boundary(
-        AutogradObjective(quartic, like=start), torch.zeros(2).double(), torch.tensor([0.0, 1.0]).double(), 19.5
+        FunctionObjective(quartic, like=start), torch.zeros(2).double(), torch.tensor([0.0, 1.0]).double(), 19.5
     )
     assert constants.L.value < 12 * tip**2 + 1
 
 
 def test_non_convexity_is_noticed() -> None:
     start = torch.tensor([-1.2, 1.0], dtype=torch.float64)
-    objective = AutogradObjective(rosenbrock, like=start)
+    objective = FunctionObjective(rosenbrock, like=start)
     constants = constants_of(objective, torch.tensor([0.0, 1.0], dtype=torch.float64))
     assert not constants.convex
     assert any("not convex" in caveat for caveat in constants.caveats())
@@ -227,7 +227,7 @@ def test_sampling_refutes_stability_where_the_hessian_vanishes() -> None:
     from levelport.theory.counterexamples import huber_sum
 
     start = torch.tensor([3.0, 2.0], dtype=torch.float64)
-    objective = AutogradObjective(huber_sum, like=start)
+    objective = FunctionObjective(huber_sum, like=start)
     minimum = find_minimum(objective, torch.tensor([0.5, 0.4], dtype=torch.float64))
     sampled = sampled_stability(objective, minimum, objective.at(start).value)
     assert math.isinf(sampled.upper)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from theory_problems import quadratic_case
 
-from levelport import AutogradObjective, Certificate, LinearObjective, teleport
+from levelport import Certificate, FunctionObjective, LinearObjective, teleport
 from levelport.theory import constants_of, rates
 from levelport.theory.counterexamples import (
     FarTeleport,
@@ -31,7 +31,7 @@ def tensor(*entries: float) -> torch.Tensor:
 
 
 def gradient_of(fun, w: torch.Tensor) -> torch.Tensor:
-    return AutogradObjective(fun, like=w).at(w).gradient
+    return FunctionObjective(fun, like=w).at(w).gradient
 
 
 @pytest.mark.parametrize("knee", [0.25, 1.0, 3.0])
@@ -57,7 +57,7 @@ def test_second_order_huber_is_twice_differentiable_convex_and_smooth(knee: floa
 def test_teleported_gradient_is_no_newton_direction(extra: list[float], signs: list[float], knee: float) -> None:
     """Any point with all |wᵢ| ≥ knee maximises the gradient norm on its sub-level set, with H = 0 and λ = 0."""
     w = torch.tensor([s * (knee + e) for s, e in zip(signs, extra, strict=False)], dtype=torch.float64)
-    objective = AutogradObjective(lambda v: huber_sum(v, knee), like=w)
+    objective = FunctionObjective(lambda v: huber_sum(v, knee), like=w)
     point = objective.at(w, curvature=True)
     assert point.gradient_norm == pytest.approx(math.sqrt(len(w)))
     assert not bool(point.hvp(point.gradient).any())
@@ -83,7 +83,7 @@ def test_solver_climbs_to_the_region_without_newton_direction() -> None:
 @pytest.mark.parametrize("start", [0.7, 3.0])
 def test_flat_huber_descends_alike_with_and_without_teleports(start: float) -> None:
     w = tensor(start, 5.0, -2.0)
-    objective = AutogradObjective(flat_huber, like=w)
+    objective = FunctionObjective(flat_huber, like=w)
     generator = torch.Generator().manual_seed(1)
 
     def any_maximiser_on_the_level_set(point):
@@ -127,7 +127,7 @@ def test_half_square_attains_the_minimax_rate_whatever_the_teleports(
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     w = torch.randn(3, generator=generator, dtype=torch.float64)
-    objective = AutogradObjective(half_square, like=w)
+    objective = FunctionObjective(half_square, like=w)
     sequence = iter(steps)
 
     def rotate(point):
@@ -271,7 +271,7 @@ def test_gradient_norm_grows_along_the_gradient_of_a_convex_function(seed: int, 
 
 
 def test_start_at_a_minimiser_is_refused() -> None:
-    objective = AutogradObjective(half_square, like=tensor(0.0, 0.0))
+    objective = FunctionObjective(half_square, like=tensor(0.0, 0.0))
     minimum = Minimum(tensor(0.0, 0.0), 0.0, 0.0, convex=True)
     with pytest.raises(ValueError, match="already a minimiser"):
         constants_of(objective, tensor(0.0, 0.0), minimum)

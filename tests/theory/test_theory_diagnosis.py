@@ -9,7 +9,7 @@ import pytest
 import torch
 from theory_problems import cases
 
-from levelport import AutogradObjective, LinearObjective, Status, teleport
+from levelport import FunctionObjective, LinearObjective, Status, teleport
 from levelport.problems.quadratics import Quadratic
 from levelport.theory.coercivity import probe_coercivity
 from levelport.theory.counterexamples import flat_huber, half_square, relu_objective
@@ -33,7 +33,7 @@ def test_ill_conditioned_quadratic_is_a_case_for_teleporting() -> None:
 
 
 def test_sphere_gains_nothing() -> None:
-    found = diagnose(AutogradObjective(half_square, like=double(1.0, 2.0)), double(1.0, 2.0))
+    found = diagnose(FunctionObjective(half_square, like=double(1.0, 2.0)), double(1.0, 2.0))
     assert found.teleport.gain == pytest.approx(1.0)
     assert not found.expected_to_pay
     assert found.before is not None
@@ -77,7 +77,7 @@ def test_biases_are_scaled_with_their_layer() -> None:
 
 
 def test_flat_directions_and_separable_data_are_found() -> None:
-    flat = probe_coercivity(AutogradObjective(flat_huber, like=double(0.9, 0.3)), double(0.9, 0.3))
+    flat = probe_coercivity(FunctionObjective(flat_huber, like=double(0.9, 0.3)), double(0.9, 0.3))
     assert "+the flattest direction" in flat.staying
     X = double(1.0, 2.0, 3.0).reshape(3, 1)
     separable = LinearObjective.logistic(X, double(1.0, 1.0, 1.0))
@@ -100,7 +100,7 @@ def test_newton_alignment_against_numpy() -> None:
 
 
 def test_negative_curvature_leaves_no_newton_direction() -> None:
-    saddle = AutogradObjective(lambda w: w[0] ** 2 - w[1] ** 2, like=double(1.0, 1.0))
+    saddle = FunctionObjective(lambda w: w[0] ** 2 - w[1] ** 2, like=double(1.0, 1.0))
     assert newton_alignment(saddle.at(double(1.0, 1.0), curvature=True)) is None
 
 
@@ -116,4 +116,4 @@ def test_verdict_is_the_measured_one() -> None:
 
 def test_a_stationary_start_is_refused() -> None:
     with pytest.raises(ValueError, match="gradient that does not vanish"):
-        diagnose(AutogradObjective(half_square, like=double(0.0, 0.0)), double(0.0, 0.0))
+        diagnose(FunctionObjective(half_square, like=double(0.0, 0.0)), double(0.0, 0.0))

@@ -79,7 +79,7 @@ def _named(name: str, reg: float, seed: int) -> tuple[Objective, Tensor]:
     """The objective and the start called ``name``."""
     import torch
 
-    from levelport.objectives.function import AutogradObjective
+    from levelport.objectives.function import FunctionObjective
     from levelport.theory.counterexamples import relu_objective
 
     if name.startswith("quadratic/"):
@@ -96,7 +96,7 @@ def _named(name: str, reg: float, seed: int) -> tuple[Objective, Tensor]:
 
     function = function_named(name)
     start = torch.tensor(function.start, dtype=torch.float64)
-    return AutogradObjective(function.function, like=start), start
+    return FunctionObjective(function.function, like=start), start
 
 
 def _quadratic(condition: str, seed: int) -> tuple[Objective, Tensor]:

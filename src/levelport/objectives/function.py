@@ -144,11 +144,11 @@ def as_scalar_loss(loss: object) -> Tensor:
     return loss.reshape(())
 
 
-class AutogradObjective(Objective):
+class FunctionObjective(Objective):
     """f given as a Python function of one tensor, or of a list or dict of tensors.
 
     Example:
-        >>> objective = AutogradObjective(lambda x: (x**4).sum(), like=torch.ones(3))
+        >>> objective = FunctionObjective(lambda x: (x**4).sum(), like=torch.ones(3))
         >>> objective.at(torch.ones(3)).gradient
         tensor([4., 4., 4.])
     """
@@ -182,3 +182,21 @@ class AutogradObjective(Objective):
     def _forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         leaves = [leaf.requires_grad_() for leaf in self.structure.leaves(x.detach())]
         return as_scalar_loss(self.fun(self.structure.assemble(leaves))), leaves
+
+
+def as_objective(fun: Callable[[Any], Tensor] | Objective, x: Variables) -> tuple[Objective, Structure, Tensor]:
+    """The objective, the structure of ``x``, and ``x`` as a flat vector (a copy)."""
+    structure = Structure(x)
+    if isinstance(fun, Objective):
+        if not isinstance(x, Tensor) or x.numel() != fun.dimension:
+            size = x.numel() if isinstance(x, Tensor) else "a container"
+            raise ObjectiveError(f"this objective takes a flat vector of {fun.dimension} entries, not {size}.")
+        if x.dtype != fun.dtype or x.device != fun.device:
+            raise ObjectiveError(
+                f"x is {x.dtype} on {x.device}, but the objective works in {fun.dtype} on {fun.device}. "
+                f"Convert it: x.to({fun.dtype})."
+            )
+        return fun, structure, structure.flatten(x)
+    if not callable(fun):
+        raise ObjectiveError(f"fun must be a function of x or an Objective, not {type(fun).__name__}.")
+    return FunctionObjective(fun, like=x), structure, structure.flatten(x)

@@ -2,7 +2,7 @@
 
 A loss is asked for many times during a teleport or a line search, but training must see none of it. Two things
 move when a loss is merely evaluated: buffers of modules (the running statistics of BatchNorm) and the state of the
-random number generators (dropout). Inside :func:`undisturbed` every module that is called works on copies of its
+random number generators (dropout). Inside :func:`isolated` every module that is called works on copies of its
 buffers, and random numbers can be replayed.
 """
 
@@ -43,7 +43,7 @@ class RandomState:
 
 
 @contextmanager
-def undisturbed(
+def isolated(
     device: torch.device, *, replay: RandomState | None = None, full_precision: bool = False
 ) -> Iterator[None]:
     """Whatever modules do to their buffers in here is undone at the end.

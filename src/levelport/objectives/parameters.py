@@ -20,7 +20,7 @@ from torch import Tensor
 
 from levelport.objective import Objective, ObjectiveError, Point
 from levelport.objectives.function import _flat_gradient, _second_backward, as_scalar_loss
-from levelport.objectives.isolation import RandomState, undisturbed
+from levelport.objectives.isolation import RandomState, isolated
 from levelport.objectives.structure import Structure
 
 Loss = Callable[[], Tensor]
@@ -117,7 +117,7 @@ class ParametersObjective(Objective):
 
     def _evaluate(self, loss: Loss) -> Tensor:
         """The loss with its graph, at the parameters as they are."""
-        with undisturbed(self.device, replay=self._replay, full_precision=True), torch.enable_grad():
+        with isolated(self.device, replay=self._replay, full_precision=True), torch.enable_grad():
             result = as_scalar_loss(loss())
         if result.dtype in (torch.float16, torch.bfloat16) and result.dtype != self.dtype:
             raise ObjectiveError(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from levelport.objective import Cost, Objective, Point
 from levelport.objectives.distributed import DistributedObjective
-from levelport.objectives.given import as_objective
+from levelport.objectives.function import as_objective
 from levelport.objectives.structure import Variables
 from levelport.optim import defaults
 from levelport.optim.armijo import Armijo

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from levelport.objective import Cost, Ledger, ObjectiveError
 from levelport.objectives.function import as_scalar_loss
-from levelport.objectives.isolation import RandomState, undisturbed
+from levelport.objectives.isolation import RandomState, isolated
 
 RIGHT_FORM = (
     "the closure called backward(). Pass a loss-only callable, from which gradients and Hessian-vector products are "
@@ -86,7 +86,7 @@ class StepLoss:
     def value(self) -> float:
         """The loss alone, without graph and without trace; NaN or inf where it is undefined."""
         self.ledger.values += 1
-        with undisturbed(self._device, replay=self.random_state), torch.no_grad():
+        with isolated(self._device, replay=self.random_state), torch.no_grad():
             return float(as_scalar_loss(self.raw()))
 
     def charge(self, cost: Cost) -> None:
@@ -99,7 +99,7 @@ class StepLoss:
         """Loss and gradients; the first time for good, later without a trace."""
         self.ledger.gradients += 1
         if self._evaluated:
-            with undisturbed(self._device, replay=self.random_state):
+            with isolated(self._device, replay=self.random_state):
                 loss = self._loss_and_gradients()
         else:
             loss = self._loss_and_gradients()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from levelport.objective import Objective
 from levelport.objectives.distributed import DistributedObjective
-from levelport.objectives.given import as_objective
+from levelport.objectives.function import as_objective
 from levelport.objectives.structure import Variables
 from levelport.solvers.auto import Auto
 from levelport.solvers.contract import Callback, Teleporter

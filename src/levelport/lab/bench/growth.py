@@ -20,7 +20,7 @@ from levelport.lab.bench.competitors import competitor_named
 from levelport.lab.bench.instances import Instance
 from levelport.lab.bench.watched import Watched
 from levelport.lab.engine.spec import Run, RunSpec
-from levelport.objectives.function import AutogradObjective
+from levelport.objectives.function import FunctionObjective
 from levelport.objectives.linear import LinearObjective
 from levelport.optim._minimize import minimize
 from levelport.optim.jump import Jump
@@ -87,14 +87,14 @@ class TeleportCostSpec(RunSpec):
     def run(self) -> list[Run]:
         if self.axis == "samples":
             X, y = logistic_data(self.size, np.logspace(0.0, -4.0, 50))
-            objective: LinearObjective | AutogradObjective = LinearObjective.logistic(
+            objective: LinearObjective | FunctionObjective = LinearObjective.logistic(
                 torch.tensor(X), torch.tensor(y, dtype=torch.float64), penalty=REG
             )
             x0 = torch.zeros(50, dtype=torch.float64)
         else:
             separable = _Separable(self.size)
             x0 = 1.0 / separable.weights
-            objective = AutogradObjective(separable, x0)
+            objective = FunctionObjective(separable, x0)
         # Ten pairs, ten HVPs: teleports do about the same work at every size.
         jump = Recycled(memory=10) if self.jump == "recycled" else Jump("auto", max_hvps=10)
         iterations = self.iterations if self.jump == "recycled" else 3

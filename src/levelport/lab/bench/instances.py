@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from levelport.objective import Objective
-from levelport.objectives.function import AutogradObjective
+from levelport.objectives.function import FunctionObjective
 from levelport.problems.best_known import lookup
 from levelport.problems.catalogue import UCI
 from levelport.problems.functions import FUNCTIONS, rosenbrock
@@ -84,10 +84,10 @@ def _quadratic(name: ProblemName) -> Instance:
 def _function(name: ProblemName) -> Instance:
     if name.name == "rosenbrock-10":
         x0 = torch.tensor([-1.2, 1.0] * 5, dtype=torch.float64)
-        return Instance(AutogradObjective(rosenbrock, x0), x0, 0.0, 1e-3, 0.0)
+        return Instance(FunctionObjective(rosenbrock, x0), x0, 0.0, 1e-3, 0.0)
     known = FUNCTIONS[name.name]
     x0 = torch.tensor(known.start, dtype=torch.float64)
-    return Instance(AutogradObjective(known.function, x0), x0, known.minimum, 1e-3, known.minimum)
+    return Instance(FunctionObjective(known.function, x0), x0, known.minimum, 1e-3, known.minimum)
 
 
 def smallest_sets(count: int) -> list[str]:

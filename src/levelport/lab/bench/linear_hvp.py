@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from levelport.objective import Point
-from levelport.objectives import AutogradObjective, LinearObjective
+from levelport.objectives import FunctionObjective, LinearObjective
 from levelport.problems import problem
 from levelport.problems.models import logistic_loss
 
@@ -44,7 +44,7 @@ def compare(name: str = "logreg/magic", reg: float = 1e-6) -> tuple[float, float
     def loss(w: Tensor) -> Tensor:
         return logistic_loss((X @ w)[:, None], y) + reg * torch.dot(w, w)
 
-    automatic = AutogradObjective(loss, x)
+    automatic = FunctionObjective(loss, x)
     v = torch.randn(one.dimension, dtype=x.dtype, generator=torch.Generator().manual_seed(0))
     closed_point, automatic_point = closed.at(x), automatic.at(x, curvature=True)
     expected = automatic_point.hvp(v)

@@ -60,12 +60,18 @@ class Cost:
 class Ledger:
     """The running count behind an objective. Solvers read it as a :class:`Cost`."""
 
-    __slots__ = ("gradients", "hvps", "values")
+    __slots__ = ("differences", "gradients", "hvps", "values")
 
     def __init__(self) -> None:
         self.values = 0
         self.gradients = 0
         self.hvps = 0
+        self.differences = 0  # products made of a difference of gradients, which are counted above
+
+    @property
+    def products(self) -> int:
+        """Hessian-vector products however they were made: what a budget of them bounds."""
+        return self.hvps + self.differences
 
     def read(self) -> Cost:
         """What has been spent so far."""

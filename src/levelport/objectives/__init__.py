@@ -1,5 +1,6 @@
 """Where objectives come from: autograd on a function or a module, closed forms, NumPy callables."""
 
+from levelport.objectives.differences import GradientDifferences
 from levelport.objectives.function import FunctionObjective
 from levelport.objectives.linear import LinearObjective
 from levelport.objectives.module import ModuleObjective
@@ -8,6 +9,7 @@ from levelport.objectives.structure import Structure, Variables
 
 __all__ = [
     "FunctionObjective",
+    "GradientDifferences",
     "LinearObjective",
     "ModuleObjective",
     "NumpyObjective",

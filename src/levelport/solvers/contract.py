@@ -92,6 +92,7 @@ class Progress:
         self.trace: list[TraceRow] = []
         self._callback = callback
         self._cost_before = task.objective.cost
+        self._products_before = task.objective.ledger.products
         self._began = time.perf_counter()
         self._asked_to_stop = False
 
@@ -104,7 +105,7 @@ class Progress:
     @property
     def hvps_left(self) -> int:
         """Hessian-vector products that may still be asked for."""
-        return self.task.max_hvps - (self.task.objective.ledger.hvps - self._cost_before.hvps)
+        return self.task.max_hvps - (self.task.objective.ledger.products - self._products_before)
 
     def offer(self, point: Point) -> bool:
         """Remember ``point`` if it is feasible, finite, within the radius and has the largest gradient so far."""

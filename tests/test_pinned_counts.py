@@ -1,18 +1,23 @@
 """Counts of evaluations on a fixed set of problems: a change that makes things dearer does not go unnoticed.
 
 A run is deterministic on one machine; between machines rounding may turn one decision, which shifts a count by a step
-or two. So the tolerance is small but not zero. A count that falls below its band is good news: pin the new one.
+or two. So the tolerance is small but not zero, and where rounding decides a whole step of a teleport (it does on
+Goldstein and Price's function: 68 to 77) the pinned count is the median over starts that differ in their last bits. A
+count that falls below its band is good news: pin the new one.
 """
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from levelport.lab.bench.instances import ProblemName
 from levelport.lab.bench.specs import race
+from levelport.objective import Objective
 from levelport.objectives.function import FunctionObjective
 from levelport.optim._minimize import minimize
 from levelport.problems.functions import FUNCTIONS
@@ -32,6 +37,16 @@ def embedded_data_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def assert_pinned(counted: float, pinned: float) -> None:
     assert counted == pytest.approx(pinned, rel=RELATIVE, abs=ABSOLUTE)
+
+
+def median_cost(objective: Objective, x: Tensor) -> float:
+    """Gradient equivalents of a teleport, median over starts that differ from ``x`` by a few units of rounding."""
+    generator = torch.Generator().manual_seed(0)
+    costs = []
+    for _ in range(9):
+        noise = torch.randn(2, *x.shape, generator=generator, dtype=x.dtype)
+        costs.append(teleport(objective, x + 1e-14 * (x * noise[0] + noise[1])).cost.gradient_equivalents)
+    return statistics.median(costs)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +84,9 @@ def test_gradient_equivalents_of_gradient_descent(name: ProblemName, cost: float
 def test_counts_of_a_teleport_on_a_test_function() -> None:
     function = FUNCTIONS["goldstein-price"]
     x = torch.tensor([0.5, 0.5], dtype=torch.float64)
-    result = teleport(FunctionObjective(function.function, x), x)
-    assert result.success
-    assert_pinned(result.cost.gradient_equivalents, 77.0)
+    objective = FunctionObjective(function.function, x)
+    assert teleport(objective, x).success
+    assert_pinned(median_cost(objective, x), 71.0)
 
 
 def test_counts_of_a_teleport_on_a_quadratic() -> None:
@@ -85,9 +100,8 @@ def test_counts_of_a_teleport_on_logistic_regression() -> None:
     objective = problem("logreg/ionosphere", reg=1e-3).objective()
     zero = torch.zeros(objective.dimension, dtype=torch.float64)
     start = minimize(objective, zero, "armijo", False, gtol=0.0, max_iterations=5).x
-    result = teleport(objective, start)
-    assert_pinned(result.cost.hvps, 49)
-    assert_pinned(result.cost.gradient_equivalents, 166.0)
+    assert_pinned(teleport(objective, start).cost.hvps, 49)
+    assert_pinned(median_cost(objective, start), 167.0)
 
 
 def test_loss_of_a_network_after_a_fixed_number_of_gradient_equivalents() -> None:

@@ -11,15 +11,15 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from levelport.lab.theory_pictures import save
 from levelport.objectives import FunctionObjective
 from levelport.problems import problem
 from levelport.problems.quadratics import Quadratic
-from levelport.theory.comparison import compare, warm_start
 from levelport.theory.counterexamples import FarTeleport
-from levelport.theory.plot import save
+from levelport.theory.promises import audit, warm_start
 from levelport.theory.rates import strongly_convex_non_expansive
 from levelport.theory.rates_stable import Stability, alternating_break_even, armijo_alternating
-from levelport.theory.run import fixed_step, quadratic_oracle, run_gradient_descent
+from levelport.theory.trajectory import descend, fixed_step, quadratic_oracle
 
 
 def new_figure(columns: int = 1) -> tuple[Figure, list[Axes]]:
@@ -34,7 +34,7 @@ def logistic_regression(path: Path) -> None:
     chosen = problem("logreg/blood", reg=1e-3)
     objective = chosen.objective()
     start = warm_start(objective, chosen.initial_point(), 5)
-    save(compare(objective, start, 30), path, "logreg/blood, penalty 1e-3, teleports every other iteration")
+    save(audit(objective, start, 30), path, "logreg/blood, penalty 1e-3, teleports every other iteration")
 
 
 def fixed_steps(path: Path) -> None:
@@ -50,7 +50,7 @@ def fixed_steps(path: Path) -> None:
         ("GD", frozenset[int](), "black"),
         ("teleport before every step", always, "#cc3311"),
     ):
-        run = run_gradient_descent(
+        run = descend(
             objective,
             start,
             K,
@@ -63,9 +63,7 @@ def fixed_steps(path: Path) -> None:
         axes.semilogy(run.gaps, color=colour, linewidth=2, label=f"measured: {label}")
     bound = strongly_convex_non_expansive(objective.at(start).value, [step] * K, L, mu)
     axes.semilogy(bound, "--", color="#4477aa", label="(L/μ) Π max{(1-ηL)², (1-ημ)²} δ₀")
-    searched = run_gradient_descent(
-        objective, start, 2, minimum=0.0, minimiser=minimiser, schedule={0, 1}, oracle=oracle
-    )
+    searched = descend(objective, start, 2, minimum=0.0, minimiser=minimiser, schedule={0, 1}, oracle=oracle)
     axes.semilogy(
         [0, 1], [searched.gaps[0], max(searched.gaps[1], 1e-10)], "o:", color="#228833", label="teleport, line search"
     )

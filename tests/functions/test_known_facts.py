@@ -172,7 +172,7 @@ def test_huber_reaches_its_largest_gradient() -> None:
 
 
 @pytest.mark.parametrize("solver", [Auto(), SQP()], ids=["auto", "sqp"])
-def test_flat_huber_is_the_identity(solver: Auto | SQP) -> None:
+def test_flat_huber_keeps_to_its_level(solver: Auto | SQP) -> None:
     """f depends on w₁ alone and grows with |w₁|: every point of the level has the same gradient norm."""
     known = FUNCTIONS["flat-huber"]
     result, x = landing(known, solver=solver)

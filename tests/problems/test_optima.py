@@ -14,8 +14,10 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
+from levelport.numerics.curvature import hessian_matrix
+from levelport.numerics.newton import find_minimum
 from levelport.objectives import LinearObjective
-from levelport.problems import certificate, newton, optima, problem
+from levelport.problems import certificate, optima, problem
 from levelport.problems.optima import Optimum, OptimumError, cache_file, compute
 from levelport.problems.registry import paper_problems
 from levelport.problems.separability import separable_rows
@@ -195,7 +197,7 @@ def test_softmax_dense_and_conjugate_gradients_agree() -> None:
     assert found.certified
     objective = one.objective()
     assert isinstance(objective, LinearObjective)
-    iterative = newton.minimise(objective, dense_limit=0)
+    iterative = find_minimum(objective, dense_limit=0)
     assert objective.at(iterative.x).value == pytest.approx(found.value, rel=1e-13)
     model = LogisticRegression(C=1 / (2 * objective.samples * 1e-2), fit_intercept=False, tol=1e-8, max_iter=5000)
     model.fit(objective.X, one.train.targets)
@@ -208,7 +210,7 @@ def test_hessian_is_that_of_the_products() -> None:
         assert isinstance(objective, LinearObjective)
         x = one.initial_point()
         v = torch.randn(one.dimension, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-        torch.testing.assert_close(newton.hessian(objective, x) @ v, objective.at(x).hvp(v), rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(hessian_matrix(objective, x) @ v, objective.at(x).hvp(v), rtol=1e-12, atol=1e-14)
 
 
 @pytest.fixture

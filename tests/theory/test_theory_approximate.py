@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from theory_problems import Case, cases
 
 from levelport import Certificate
+from levelport.numerics.curvature import hessian_by_columns as hessian_matrix
 from levelport.theory import rates_approximate, rates_stable
 from levelport.theory.rates_stable import Stability
-from levelport.theory.run import largest_armijo_step
-from levelport.theory.spectrum import hessian_matrix
 from levelport.theory.sublevel import boundary
+from levelport.theory.trajectory import largest_armijo_step
 
 QUADRATIC = Stability(1.0, 1.0)
 

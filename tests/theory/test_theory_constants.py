@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from theory_problems import Case, cases
 
 from levelport import FunctionObjective, LinearObjective
+from levelport.numerics.curvature import hessian_by_columns as hessian_matrix
+from levelport.numerics.lanczos import extremes, extremes_by_lanczos
 from levelport.problems.functions import rosenbrock
 from levelport.problems.quadratics import Quadratic
 from levelport.theory import Kind, Stability, constants_of, find_minimum
-from levelport.theory.spectrum import extremes, hessian_matrix, lanczos
 from levelport.theory.stability import (
     logistic_reach,
     sampled_stability,
@@ -190,7 +191,7 @@ def test_minimum_of_a_badly_conditioned_quadratic() -> None:
 def test_lanczos_lies_inside_the_spectrum_and_finds_its_ends() -> None:
     objective = Quadratic.random(torch.logspace(-2, 2, 60, dtype=torch.float64), 1)
     point = objective.at(torch.zeros(60, dtype=torch.float64))
-    short, full = lanczos(point, 12), lanczos(point, 60)
+    short, full = (extremes_by_lanczos(point.hvp, point.x, size) for size in (12, 60))
     assert 1e-2 * (1 - 1e-9) <= full.smallest <= short.smallest
     assert short.largest <= full.largest <= 100.0 * (1 + 1e-9)
     assert full.largest == pytest.approx(100.0, rel=1e-9)
@@ -224,10 +225,10 @@ def test_unbounded_sublevel_sets_are_reported() -> None:
 
 
 def test_sampling_refutes_stability_where_the_hessian_vanishes() -> None:
-    from levelport.theory.counterexamples import huber_sum
+    from levelport.problems.functions import second_order_huber
 
     start = torch.tensor([3.0, 2.0], dtype=torch.float64)
-    objective = FunctionObjective(huber_sum, like=start)
+    objective = FunctionObjective(second_order_huber, like=start)
     minimum = find_minimum(objective, torch.tensor([0.5, 0.4], dtype=torch.float64))
     sampled = sampled_stability(objective, minimum, objective.at(start).value)
     assert math.isinf(sampled.upper)

@@ -12,18 +12,16 @@ from hypothesis import strategies as st
 from theory_problems import quadratic_case
 
 from levelport import Certificate, FunctionObjective, LinearObjective, teleport
+from levelport.numerics.newton import Minimum
+from levelport.problems.functions import flat_huber, huber2, second_order_huber
 from levelport.theory import constants_of, rates
 from levelport.theory.counterexamples import (
     FarTeleport,
-    flat_huber,
     half_square,
-    huber2,
-    huber_sum,
     relu_objective,
     rescaled,
 )
-from levelport.theory.minimum import Minimum
-from levelport.theory.run import fixed_step, run_gradient_descent
+from levelport.theory.trajectory import descend, fixed_step
 
 
 def tensor(*entries: float) -> torch.Tensor:
@@ -57,7 +55,7 @@ def test_second_order_huber_is_twice_differentiable_convex_and_smooth(knee: floa
 def test_teleported_gradient_is_no_newton_direction(extra: list[float], signs: list[float], knee: float) -> None:
     """Any point with all |wᵢ| ≥ knee maximises the gradient norm on its sub-level set, with H = 0 and λ = 0."""
     w = torch.tensor([s * (knee + e) for s, e in zip(signs, extra, strict=False)], dtype=torch.float64)
-    objective = FunctionObjective(lambda v: huber_sum(v, knee), like=w)
+    objective = FunctionObjective(lambda v: second_order_huber(v, knee), like=w)
     point = objective.at(w, curvature=True)
     assert point.gradient_norm == pytest.approx(math.sqrt(len(w)))
     assert not bool(point.hvp(point.gradient).any())
@@ -74,9 +72,9 @@ def test_teleported_gradient_is_no_newton_direction(extra: list[float], signs: l
 
 def test_solver_climbs_to_the_region_without_newton_direction() -> None:
     """From (2.5, 0.2), on a level b with ⌊b⌋ = 2, the maximum √2 needs both entries beyond the knee, where H = 0."""
-    result = teleport(huber_sum, tensor(2.5, 0.2), max_hvps=200)
+    result = teleport(second_order_huber, tensor(2.5, 0.2), max_hvps=200)
     assert result.gradient_norm > 1.3
-    assert result.value <= float(huber_sum(tensor(2.5, 0.2)))
+    assert result.value <= float(second_order_huber(tensor(2.5, 0.2)))
     assert abs(result.curvature) < 0.25
 
 
@@ -92,7 +90,7 @@ def test_flat_huber_descends_alike_with_and_without_teleports(start: float) -> N
         return objective.at(x, curvature=True)
 
     def run(schedule):
-        return run_gradient_descent(
+        return descend(
             objective,
             w,
             30,
@@ -137,7 +135,7 @@ def test_half_square_attains_the_minimax_rate_whatever_the_teleports(
     def rule(objective, point):
         return next(sequence)
 
-    run = run_gradient_descent(
+    run = descend(
         objective,
         w,
         len(steps),

@@ -10,9 +10,10 @@ import torch
 from theory_problems import cases
 
 from levelport import FunctionObjective, LinearObjective, Status, teleport
+from levelport.problems.functions import flat_huber
 from levelport.problems.quadratics import Quadratic
 from levelport.theory.coercivity import probe_coercivity
-from levelport.theory.counterexamples import flat_huber, half_square, relu_objective
+from levelport.theory.counterexamples import half_square, relu_objective
 from levelport.theory.diagnosis import diagnose, newton_alignment
 
 

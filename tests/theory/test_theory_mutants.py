@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from theory_problems import quadratic_case
 
 from levelport.problems.quadratics import Quadratic
-from levelport.theory import rates, rates_stable, run_gradient_descent
+from levelport.theory import descend, rates, rates_stable
 from levelport.theory.rates_stable import Stability, armijo_steps, fixed_steps
 from levelport.theory.steps import Steps, explicit_form, measured_form, recursion
 
@@ -275,7 +275,7 @@ def test_gradient_descent_bound_with_a_tenth_of_its_constant_is_caught() -> None
     """One exact line search from (1/μ, 1/L) is the slowest there is; at condition 4 it leaves 0.106 LD²/2."""
     objective = Quadratic(torch.tensor([0.25, 1.0]).double(), torch.eye(2).double(), torch.zeros(2).double())
     start = torch.tensor([4.0, 1.0], dtype=torch.float64)
-    run = run_gradient_descent(objective, start, 1, minimum=0.0, minimiser=objective.minimiser)
+    run = descend(objective, start, 1, minimum=0.0, minimiser=objective.minimiser)
     bound = rates.gradient_descent_armijo(1, 1.0, float(torch.linalg.vector_norm(start)))[1]
     assert 0.1 * bound < run.gaps[1] <= bound
 

@@ -13,18 +13,18 @@ from functools import cache
 import numpy as np
 import torch
 
+from levelport.numerics.newton import Minimum, find_minimum
 from levelport.objective import Objective, Point
 from levelport.objectives import LinearObjective
 from levelport.problems.quadratics import Quadratic
 from levelport.theory.constants import Constants, constants_of
-from levelport.theory.minimum import Minimum, find_minimum
-from levelport.theory.run import (
+from levelport.theory.trajectory import (
     Oracle,
-    Run,
+    Trajectory,
+    descend,
     fixed_step,
     largest_armijo_step,
     quadratic_oracle,
-    run_gradient_descent,
 )
 
 
@@ -43,9 +43,11 @@ class Case:
         """By how much a measured gap may be off: f and f* carry some ten units in the last place."""
         return 2e-14 * max(1.0, abs(self.constants.minimum.value), self.constants.initial_gap)
 
-    def run(self, iterations: int, schedule: Set[int] = frozenset(), steps: tuple[float, float] | None = None) -> Run:
+    def run(
+        self, iterations: int, schedule: Set[int] = frozenset(), steps: tuple[float, float] | None = None
+    ) -> Trajectory:
         rules = (largest_armijo_step, largest_armijo_step) if steps is None else fixed_step(*steps)
-        return run_gradient_descent(
+        return descend(
             self.objective,
             self.start,
             iterations,

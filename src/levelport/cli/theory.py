@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from levelport.objective import Objective
-    from levelport.theory.comparison import Comparison
+    from levelport.theory.promises import Audit
 
 Name = Annotated[
     str, typer.Argument(help="MODEL/DATA as in logreg/blood, quadratic/CONDITION, a test function, or relu-network.")
@@ -33,24 +33,24 @@ def theory_command(
     to: Annotated[Path | None, typer.Option(help="The picture's file; by default named after the problem.")] = None,
 ) -> None:
     """Compare measured gaps with the bounds of the theorems."""
-    from levelport.theory.comparison import compare, warm_start
+    from levelport.theory.promises import audit, warm_start
     from levelport.theory.steps import every as schedule
 
     try:
         objective, start = _named(name, reg, seed)
         start = warm_start(objective, start, warmup)
-        comparison = compare(objective, start, iterations, schedule=schedule(every, iterations, start=1))
+        found = audit(objective, start, iterations, schedule=schedule(every, iterations, start=1))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    _print_constants(comparison)
-    _print_bounds(comparison, iterations)
+    _print_constants(found)
+    _print_bounds(found, iterations)
     if plot or to is not None:
-        from levelport.theory.plot import save
+        from levelport.lab.theory_pictures import save
 
         path = to if to is not None else Path(name.replace("/", "-") + ".png")
-        save(comparison, path, f"{name}, after {warmup} gradient steps" if warmup else name)
+        save(found, path, f"{name}, after {warmup} gradient steps" if warmup else name)
         typer.echo(f"Drawn into {path}.")
-    if broken := comparison.violations():
+    if broken := found.violations():
         typer.secho(f"A guarantee was exceeded: {', '.join(broken)}. This should not happen.", fg="red", err=True)
         raise typer.Exit(1)
 
@@ -63,8 +63,8 @@ def diagnose_command(
     max_hvps: Annotated[int, typer.Option(help="Budget of the teleport.", min=1)] = 100,
 ) -> None:
     """Say in words whether teleporting suits a problem, here and now."""
-    from levelport.theory.comparison import warm_start
     from levelport.theory.diagnosis import diagnose
+    from levelport.theory.promises import warm_start
 
     try:
         objective, start = _named(name, reg, seed)
@@ -114,20 +114,20 @@ def _quadratic(condition: str, seed: int) -> tuple[Objective, Tensor]:
     return Quadratic.random(spectrum, seed), torch.zeros(20, dtype=torch.float64)
 
 
-def _print_constants(comparison: Comparison) -> None:
-    constants = comparison.constants
+def _print_constants(found: Audit) -> None:
+    constants = found.constants
     for label, constant in constants.table():
         typer.echo(f"{label:10} {constant}")
     typer.echo(f"{'δ₀':10} {constants.initial_gap:.6g}")
     typer.echo(f"{'‖w₀ - w*‖':10} {constants.distance:.6g}")
     for caveat in constants.caveats():
         typer.secho(f"Caveat: {caveat}.", fg="yellow")
-    typer.echo(_promise(comparison))
+    typer.echo(_promise(found))
 
 
-def _promise(comparison: Comparison) -> str:
+def _promise(found: Audit) -> str:
     """From where on teleports have the better guarantee, if at all."""
-    constants = comparison.constants
+    constants = found.constants
     if math.isinf(constants.radius.value):
         return "The initial sub-level set is unbounded, so there is no bound for GD with teleports."
     if constants.stability is None or math.isinf(constants.stability_upper.value):
@@ -135,11 +135,11 @@ def _promise(comparison: Comparison) -> str:
     beginning = "If the sampled constants were true, a" if constants.doubtful() else "A"
     return (
         f"{beginning} teleport, taken as free, would have the better guarantee once f - f* < "
-        f"{comparison.payoff_gap:.4g}, and teleporting every other iteration from K = {comparison.break_even:.6g} on."
+        f"{found.payoff_gap:.4g}, and teleporting every other iteration from K = {found.break_even:.6g} on."
     )
 
 
-def _print_bounds(comparison: Comparison, iterations: int) -> None:
+def _print_bounds(found: Audit, iterations: int) -> None:
     columns = sorted({1, 2, *(round(iterations * share) for share in (0.25, 0.5, 0.75, 1.0))})
     typer.echo("")
     typer.echo(f"{'f(w_K) - f* at K =':34}" + "".join(f"{k:>10}" for k in columns))
@@ -147,9 +147,9 @@ def _print_bounds(comparison: Comparison, iterations: int) -> None:
     def line(label: str, values: list[float], remark: str = "") -> None:
         typer.echo(f"{label:34}" + "".join(f"{values[k]:10.2e}" for k in columns) + remark)
 
-    line("measured: GD", comparison.descent.gaps)
-    line("measured: GD with teleports", comparison.teleported.gaps)
-    for bound in comparison.bounds:
-        line(bound.label, bound.curve, "  (no guarantee)" if bound.caveats else "")
-    if comparison.schedule:
-        typer.echo(f"Worst alignment cos ∠(g, Hg) after teleports: {comparison.worst_alignment:.9f}")
+    line("measured: GD", found.descent.gaps)
+    line("measured: GD with teleports", found.teleported.gaps)
+    for bound in found.bounds:
+        line(bound.label, bound.rate, "  (no guarantee)" if bound.caveats else "")
+    if found.schedule:
+        typer.echo(f"Worst alignment cos ∠(g, Hg) after teleports: {found.worst_alignment:.9f}")

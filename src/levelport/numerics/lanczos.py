@@ -1,4 +1,4 @@
-"""A quadratic model of f in a Krylov space, built from Hessian-vector products.
+"""The Lanczos process, and what is made of it: a quadratic model of f, and both ends of the spectrum of ∇²f.
 
 m steps of the Lanczos process on H = ∇²f(x), started at g = ∇f(x), give an orthonormal basis Q of
 span{g, Hg, …, Hᵐ⁻¹g} and the tridiagonal T = Qᵀ H Q. With T = U diag(θ) Uᵀ and c = ‖g‖ Uᵀe₁ the model along the Ritz
@@ -13,21 +13,27 @@ is kept orthonormal by explicit re-orthogonalisation, because the extreme Ritz p
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from levelport.numerics.curvature import hessian_by_columns
 from levelport.objective import Point
 
+DENSE_LIMIT = 400
+"""Up to this dimension :func:`extremes` writes the Hessian out, one HVP per column."""
 
-class KrylovModel:
-    """The Lanczos model of f around ``point``, at most ``capacity`` basis vectors."""
 
-    def __init__(self, point: Point, capacity: int) -> None:
-        self.point = point
-        self.capacity = min(capacity, point.x.numel())
-        self._basis = point.gradient.new_empty(self.capacity, point.x.numel())
-        self._basis[0] = point.normal
+class Lanczos:
+    """The Lanczos process on a symmetric product, started at a unit vector, with at most ``capacity`` basis vectors."""
+
+    def __init__(self, product: Callable[[Tensor], Tensor], start: Tensor, capacity: int) -> None:
+        self._product = product
+        self.capacity = min(capacity, start.numel())
+        self._basis = start.new_empty(self.capacity, start.numel())
+        self._basis[0] = start
         self._diagonal: list[float] = []
         self._off_diagonal: list[float] = []
         self._next_norm = math.inf
@@ -36,28 +42,26 @@ class KrylovModel:
 
     @property
     def size(self) -> int:
-        """Number of HVPs the model is made of."""
+        """Number of products the space is made of."""
         return len(self._diagonal)
 
     @property
     def exhausted(self) -> bool:
-        """Whether the space cannot grow: it is invariant under H, or the memory is full."""
+        """Whether the space cannot grow: it is invariant, or the memory is full."""
         return self.size >= self.capacity or self.invariant
 
     @property
     def invariant(self) -> bool:
-        """Whether H maps the space into itself, so that the model is exact for a quadratic f."""
+        """Whether the matrix maps the space into itself."""
         if self.size == 0:
             return False
         scale = max(abs(a) for a in self._diagonal)
         return self._next_norm <= 1e2 * torch.finfo(self._basis.dtype).eps * scale
 
     def extend(self) -> bool:
-        """Add one basis vector by one HVP; False if the product was not finite."""
+        """Add one basis vector by one product; False if it was not finite."""
         m = self.size
-        q = self._basis[m]
-        # The first product is H n, which the certificate of the point shares.
-        image = self.point.hessian_normal if m == 0 else self.point.hvp(q)
+        image = self._product(self._basis[m])
         spanned = self._basis[: m + 1]
         coefficients = spanned @ image
         image = image - spanned.T @ coefficients
@@ -79,6 +83,32 @@ class KrylovModel:
             off = torch.tensor(self._off_diagonal[: self.size - 1], dtype=torch.float64)
             tridiagonal += torch.diag(off, 1) + torch.diag(off, -1)
         self.ritz_values, self._ritz_basis = torch.linalg.eigh(tridiagonal)
+
+    def lift(self, coordinates: Tensor) -> Tensor:
+        """Σ a_i v_i as a vector of the full space."""
+        weights = (self._ritz_basis @ coordinates).to(self._basis)
+        return self._basis[: self.size].T @ weights
+
+    def ritz_vector(self, index: int) -> Tensor:
+        """v_i, in the order of the Ritz values."""
+        unit = torch.zeros_like(self.ritz_values)
+        unit[index] = 1.0
+        return self.lift(unit)
+
+
+class KrylovModel(Lanczos):
+    """The Lanczos model of f around ``point``, at most ``capacity`` basis vectors.
+
+    Where the space is invariant, the model is exact for a quadratic f.
+    """
+
+    def __init__(self, point: Point, capacity: int) -> None:
+        super().__init__(self._hvp, point.normal, capacity)
+        self.point = point
+
+    def _hvp(self, v: Tensor) -> Tensor:
+        # The first product is H n, which the certificate of the point shares.
+        return self.point.hessian_normal if self.size == 0 else self.point.hvp(v)
 
     @property
     def slopes(self) -> Tensor:
@@ -118,22 +148,52 @@ class KrylovModel:
         decrease = -float(c @ step + 0.5 * (theta * step) @ step)
         return step, decrease
 
-    def lift(self, coordinates: Tensor) -> Tensor:
-        """Σ a_i v_i as a vector of the full space."""
-        weights = (self._ritz_basis @ coordinates).to(self._basis)
-        return self._basis[: self.size].T @ weights
-
     def project(self, v: Tensor) -> Tensor:
         """⟨v_i, v⟩, the Ritz coordinates of the part of ``v`` inside the space."""
         return self._ritz_basis.T @ (self._basis[: self.size] @ v).to(self._ritz_basis)
 
     def steepest(self) -> Tensor:
         """v_max, the Ritz vector of the largest Ritz value."""
-        unit = torch.zeros_like(self.ritz_values)
-        unit[-1] = 1.0
-        return self.lift(unit)
+        return self.ritz_vector(-1)
 
     def predicted_norm(self) -> float:
         """sqrt(2 θ_max · decrease): the largest gradient norm that the model sees on its level set."""
         _, decrease = self.descent()
         return math.sqrt(max(0.0, 2.0 * self.largest * decrease)) if self.convex() else math.nan
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """Smallest and largest eigenvalue with their vectors.
+
+    ``exact`` (to rounding) if the Hessian was written out. Lanczos gives Ritz values, which lie *inside* the
+    spectrum: the largest is a lower bound on λ_max, the smallest an upper bound on λ_min.
+    """
+
+    smallest: float
+    largest: float
+    lowest_vector: Tensor
+    top_vector: Tensor
+    exact: bool
+
+
+def extremes(point: Point, *, max_products: int = 80, seed: int = 0) -> Extremes:
+    """Both ends of the spectrum of ∇²f at ``point``: dense where that is affordable, Lanczos otherwise."""
+    if point.x.numel() <= max(DENSE_LIMIT, max_products):
+        values, vectors = torch.linalg.eigh(hessian_by_columns(point))
+        return Extremes(float(values[0]), float(values[-1]), vectors[:, 0], vectors[:, -1], exact=True)
+    return extremes_by_lanczos(point.hvp, point.x, max_products, seed)
+
+
+def extremes_by_lanczos(product: Callable[[Tensor], Tensor], like: Tensor, products: int, seed: int = 0) -> Extremes:
+    """Ritz values and vectors of that many products with a symmetric matrix, from a random start shaped ``like``."""
+    generator = torch.Generator().manual_seed(seed)
+    q = torch.randn(like.numel(), generator=generator, dtype=torch.float64).to(like)
+    process = Lanczos(product, q / torch.linalg.vector_norm(q), products)
+    while not process.exhausted and process.extend():
+        pass
+    values = process.ritz_values
+    if len(values) == 0:
+        return Extremes(math.nan, math.nan, process._basis[0], process._basis[0], exact=False)
+    ends = process.ritz_vector(0), process.ritz_vector(-1)
+    return Extremes(float(values[0]), float(values[-1]), *ends, exact=False)

@@ -1,13 +1,19 @@
-"""The Newton system ∇²f s = -∇f by conjugate gradients, truncated where it has done enough. One HVP per iteration."""
+"""Newton's method: its linear system by conjugate gradients, and the whole way to a minimum, to the last digit."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from levelport.objective import Point
+from levelport.numerics.curvature import hessian_matrix
+from levelport.objective import Objective, Point
+from levelport.objectives.linear import LinearObjective
+
+DENSE_LIMIT = 3000
+"""Largest number of parameters of a linear model for which the Hessian is formed and factorised."""
 
 
 @dataclass
@@ -53,3 +59,71 @@ def newton_step(point: Point, *, tolerance: float, max_hvps: int) -> NewtonStep:
         search = torch.add(residual, search, alpha=following / energy)
         energy = following
     return result
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """A minimiser as found: ``value`` is an upper bound on f* and ``gradient_norm`` says how good.
+
+    For μ-strongly convex f, value - f* ≤ gradient_norm²/(2μ) and ‖x - w*‖ ≤ gradient_norm/μ. ``convex`` is False if
+    negative curvature was met on the way: then this is a local minimum at best. ``steps`` counts Newton steps.
+    """
+
+    x: Tensor
+    value: float
+    gradient_norm: float
+    convex: bool
+    steps: int = 0
+
+
+def find_minimum(
+    objective: Objective, start: Tensor | None = None, *, max_steps: int = 300, dense_limit: int = DENSE_LIMIT
+) -> Minimum:
+    """Newton's method from ``start`` (0 by default) until neither the value nor the gradient gets smaller.
+
+    Far away steps are halved until the value falls enough (Armijo). Close to the minimum rounding hides the value's
+    decrease; there full steps are taken as long as the gradient norm still falls. The Hessian of a linear model is
+    factorised up to ``dense_limit`` parameters; all others are applied by conjugate gradients.
+    """
+    if start is None:
+        start = torch.zeros(objective.dimension, dtype=objective.dtype, device=objective.device)
+    point = objective.at(start, curvature=True)
+    initial, convex = point.gradient_norm, True
+    for step in range(max_steps):
+        if point.gradient_norm == 0.0:
+            return Minimum(point.x, point.value, 0.0, convex, step)
+        if isinstance(objective, LinearObjective) and objective.dimension <= dense_limit:
+            direction = _factorised_direction(objective, point)
+        else:
+            # Accurate enough for superlinear convergence.
+            forcing = 1e-2 * min(0.1, math.sqrt(point.gradient_norm / initial))
+            solved = newton_step(point, tolerance=forcing, max_hvps=min(2000, 10 * objective.dimension))
+            convex, direction = convex and not solved.negative, solved.or_downhill(point.gradient)
+        following = _armijo(objective, point, direction)
+        if following is None:
+            following = objective.at(point.x + direction, curvature=True)
+            if not (following.finite and following.gradient_norm < 0.9 * point.gradient_norm):
+                return Minimum(point.x, point.value, point.gradient_norm, convex, step)
+        point = following
+    return Minimum(point.x, point.value, point.gradient_norm, convex, max_steps)
+
+
+def _armijo(objective: Objective, point: Point, direction: Tensor) -> Point | None:
+    slope = float(torch.dot(point.gradient, direction))
+    resolution = 8 * torch.finfo(objective.dtype).eps * max(abs(point.value), 1e-300)
+    length = 1.0
+    while length * abs(slope) > resolution:
+        trial = objective.at(point.x + length * direction, curvature=True)
+        if trial.value <= point.value + 1e-4 * length * slope and trial.finite:
+            return trial
+        length *= 0.5
+    return None
+
+
+def _factorised_direction(objective: LinearObjective, point: Point) -> Tensor:
+    H = hessian_matrix(objective, point.x)
+    factor, failed = torch.linalg.cholesky_ex(H)
+    if not bool(failed):
+        return -torch.cholesky_solve(point.gradient[:, None], factor)[:, 0]
+    # A singular Hessian (dependent features without a penalty): the shortest step, as the pseudo-inverse has it.
+    return -torch.linalg.lstsq(H, point.gradient[:, None], driver="gelsd").solution[:, 0]

@@ -9,7 +9,7 @@ that can be hashed, compared, pickled and written down; data are read when they 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from levelport.numerics.curvature import smoothness
 from levelport.objective import Objective
 from levelport.objectives.linear import LinearObjective
 from levelport.objectives.module import ModuleObjective
@@ -161,15 +162,11 @@ class Problem:
         return optima.optimum(self, refresh=refresh)
 
     def smoothness(self) -> float:
-        """L = λmax([X,1]ᵀ[X,1]/n)/4 + 2 reg, the largest curvature of a binary logistic problem.
-
-        It is attained at 0, where every sample has the curvature ¼. For the squared loss ¼ becomes 1.
-        """
-        if not isinstance(self.model, LinearModel) or self.info.outputs > 1:
-            raise ValueError(f"No closed form of L is known for {self.name}; only for linear models with one output.")
-        X = with_ones(self.train.inputs).double()
-        largest = float(torch.linalg.eigvalsh(X.T @ X / len(X))[-1])
-        return (1.0 if self.model.squared else 0.25) * largest + 2.0 * self.reg
+        """L, the largest curvature of a linear model, see :func:`levelport.numerics.curvature.smoothness`."""
+        objective = replace(self, dtype=torch.float64).objective()
+        if not isinstance(objective, LinearObjective):
+            raise ValueError(f"No closed form of L is known for {self.name}; only for linear models.")
+        return smoothness(objective)
 
     def test_accuracy(self, x: Tensor) -> float:
         """Share of the test samples that parameters ``x`` classify rightly."""

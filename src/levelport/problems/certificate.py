@@ -28,8 +28,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from levelport.numerics.curvature import hessian_matrix
+from levelport.numerics.newton import DENSE_LIMIT
 from levelport.objectives.linear import LinearObjective, LogisticLoss, SoftmaxLoss, SquaredLoss
-from levelport.problems.newton import DENSE_LIMIT, hessian
 
 Extended = NDArray[np.longdouble]
 _ROWS = 4096
@@ -131,7 +132,7 @@ def optimality_gap(objective: LinearObjective, x: Tensor, evaluation: Evaluation
 
 def _smallest_curvature(objective: LinearObjective, x: Tensor) -> float:
     """No more than λmin(∇²f(x)): forming and decomposing it errs by a modest multiple of (n + d)·eps in norm."""
-    eigenvalues = torch.linalg.eigvalsh(hessian(objective, x))
+    eigenvalues = torch.linalg.eigvalsh(hessian_matrix(objective, x))
     slack = 10 * (objective.samples + objective.dimension) * torch.finfo(x.dtype).eps * float(eigenvalues[-1])
     return float(eigenvalues[0]) - slack
 

@@ -45,18 +45,34 @@ def beale(w: Tensor) -> Tensor:
     return (1.5 - x + x * y) ** 2 + (2.25 - x + x * y**2) ** 2 + (2.625 - x + x * y**3) ** 2
 
 
-def second_order_huber(w: Tensor) -> Tensor:
-    """Σᵢ h₂(wᵢ), h₂(t) = -t⁴/8 + 3t²/4 + 3/8 for |t| < 1 and |t| otherwise: C², convex, 3/2-smooth.
+def huber2(t: Tensor, knee: float = 1.0) -> Tensor:
+    """h(t) = knee·h₂(t/knee) entry by entry; h₂(t) = -t⁴/8 + 3t²/4 + 3/8 for |t| < 1 and |t| otherwise.
 
-    From Mishkin, Bietti and Gower, appendix A. Where all |wᵢ| ≥ 1 the gradient is as large as it can be and the Hessian
-    vanishes, so the gradient is no Newton direction: λ = 0.
+    From Mishkin, Bietti and Gower, appendix A. Convex and C² (h₂″ = 3(1 - t²)/2 falls to 0 at the knee), smooth with
+    L = 3/(2 knee), minimum 3 knee/8 at 0.
     """
-    inner = -(w**4) / 8 + 3 * w**2 / 4 + 3 / 8
-    return torch.where(w.abs() < 1, inner, w.abs()).sum()
+    s = t / knee
+    inner = -(s**4) / 8 + 3 * s**2 / 4 + 3 / 8
+    return knee * torch.where(s.abs() < 1, inner, s.abs())
+
+
+def second_order_huber(w: Tensor, knee: float = 1.0) -> Tensor:
+    """Σᵢ h(wᵢ): after teleporting the gradient is no Newton direction.
+
+    On levels b ≥ d·knee every entry can have the largest slope, 1. The maximisers over {f ≤ b} are all w with |wᵢ| ≥
+    knee and Σ|wᵢ| ≤ b; there ∇²f = 0 and λ = 0. A smaller knee serves any level.
+    """
+    return huber2(w, knee).sum()
 
 
 def flat_huber(w: Tensor) -> Tensor:
-    """h₂(w₁), constant in all other coordinates: teleporting is the identity."""
+    """h₂(w₁), constant in every other coordinate: descent makes the same progress with and without teleports.
+
+    The identity is one maximiser of many: the other coordinates are free, the sign of w₁ is, and for |w₁| > 1 every
+    w₁′ with 1 ≤ |w₁′| ≤ |w₁| has the same slope 1, so that a solver of the sub-level problem could even lower f for
+    nothing. Maximisers on the level set keep |w₁|, and then the values f(w_k) agree whichever is chosen. For d ≥ 2
+    the function is not coercive; d = 1 with |w₁| < 1 has neither trouble.
+    """
     return second_order_huber(w[:1])
 
 

@@ -20,8 +20,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from levelport.numerics.newton import find_minimum
 from levelport.objectives.linear import LinearObjective, LogisticLoss
-from levelport.problems import best_known, certificate, newton
+from levelport.problems import best_known, certificate
 from levelport.problems.atomic import replacing
 from levelport.problems.benchmark_problem import Problem
 from levelport.problems.models import LinearModel
@@ -123,7 +124,7 @@ def compute(objective: LinearObjective) -> Optimum:
 
 
 def _newton_optimum(objective: LinearObjective) -> Optimum:
-    solution = newton.minimise(objective)
+    solution = find_minimum(objective)
     evaluation = certificate.evaluate(objective, solution.x)
     gap = certificate.optimality_gap(objective, solution.x, evaluation)
     lower = math.nextafter(evaluation.value - (evaluation.value_error + gap), -math.inf)

@@ -5,26 +5,26 @@ stability) and :mod:`~levelport.theory.rates_approximate` (inexact teleports); :
 they share.
 """
 
-from levelport.theory.comparison import Comparison, compare, warm_start
+from levelport.numerics.newton import Minimum, find_minimum
 from levelport.theory.constants import Constant, Constants, Kind, constants_of
 from levelport.theory.diagnosis import Diagnosis, diagnose
-from levelport.theory.minimum import Minimum, find_minimum
+from levelport.theory.promises import Audit, audit, warm_start
 from levelport.theory.rates_stable import Stability
-from levelport.theory.run import Run, run_gradient_descent
+from levelport.theory.trajectory import Trajectory, descend
 
 __all__ = [
-    "Comparison",
+    "Audit",
     "Constant",
     "Constants",
     "Diagnosis",
     "Kind",
     "Minimum",
-    "Run",
     "Stability",
-    "compare",
+    "Trajectory",
+    "audit",
     "constants_of",
+    "descend",
     "diagnose",
     "find_minimum",
-    "run_gradient_descent",
     "warm_start",
 ]

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from levelport.numerics.lanczos import extremes
 from levelport.objective import Objective
 from levelport.objectives.structure import Structure
-from levelport.theory.spectrum import extremes
 
 
 @dataclass(frozen=True)

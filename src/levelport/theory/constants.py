@@ -13,11 +13,12 @@ from enum import Enum
 import torch
 from torch import Tensor
 
+from levelport.numerics.curvature import smoothness
+from levelport.numerics.lanczos import extremes
+from levelport.numerics.newton import Minimum, find_minimum
 from levelport.objective import Objective
 from levelport.objectives.linear import LinearObjective, LogisticLoss, SoftmaxLoss, SquaredLoss
-from levelport.theory.minimum import Minimum, find_minimum
 from levelport.theory.rates_stable import Stability
-from levelport.theory.spectrum import extremes
 from levelport.theory.stability import logistic_reach, sampled_stability, self_concordant_stability
 from levelport.theory.sublevel import largest_distance, strongly_convex_radius
 
@@ -188,12 +189,11 @@ def _quadratic_constants(hessian: Tensor, distance: float, gap: float, minimum: 
 
 def _smoothness(objective: Objective, start: Tensor, minimum: Minimum) -> Constant:
     if isinstance(objective, LinearObjective):
-        X = objective.X
-        top = float(torch.linalg.matrix_norm(X, ord=2)) ** 2 / objective.samples
+        L = smoothness(objective)
         if isinstance(objective.loss, LogisticLoss):
-            return Constant(0.25 * top + 2.0 * objective.penalty, Kind.EXACT, "‖X‖²/(4n) + 2 penalty, attained at 0")
+            return Constant(L, Kind.EXACT, "‖X‖²/(4n) + 2 penalty, attained at 0")
         if isinstance(objective.loss, SoftmaxLoss):
-            return Constant(0.5 * top + 2.0 * objective.penalty, Kind.UPPER, "‖X‖²/(2n) + 2 penalty")
+            return Constant(L, Kind.UPPER, "‖X‖²/(2n) + 2 penalty")
     seen = [extremes(objective.at(x, curvature=True)).largest for x in (start, minimum.x)]
     return Constant(max(seen), Kind.LOWER, "largest curvature at the start and the minimum")
 

@@ -1,7 +1,8 @@
 """Functions on which teleporting fails, or does as little as it can: the examples behind the negative results.
 
-From Mishkin, Bietti and Gower, appendices A and B, with two repairs (see :class:`FarTeleport` and :func:`flat_huber`).
-All are plain differentiable functions of a tensor, ready for :func:`levelport.teleport`.
+From Mishkin, Bietti and Gower, appendices A and B. All are plain differentiable functions of a tensor, ready for
+:func:`levelport.teleport`. The two examples made of the second-order Huber function are test functions with names:
+:func:`levelport.problems.functions.second_order_huber` and :func:`levelport.problems.functions.flat_huber`.
 """
 
 from __future__ import annotations
@@ -13,38 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from levelport.objectives.module import ModuleObjective
-
-
-def huber2(t: Tensor, knee: float = 1.0) -> Tensor:
-    """h(t) = knee·h₂(t/knee) entry by entry; h₂(t) = -t⁴/8 + 3t²/4 + 3/8 for |t| < 1 and |t| otherwise.
-
-    Convex and C² (h₂″ = 3(1 - t²)/2 falls to 0 at the knee), smooth with L = 3/(2 knee), minimum 3 knee/8 at 0.
-    """
-    s = t / knee
-    inner = -(s**4) / 8 + 3 * s**2 / 4 + 3 / 8
-    return knee * torch.where(s.abs() < 1, inner, s.abs())
-
-
-def huber_sum(w: Tensor, knee: float = 1.0) -> Tensor:
-    """Σᵢ h(wᵢ): after teleporting the gradient is not a Newton direction.
-
-    On levels b ≥ d·knee every entry can have the largest slope, 1. The maximisers over {f ≤ b} are all w with |wᵢ|
-    ≥ knee and Σ|wᵢ| ≤ b; there H = 0 and λ = 0. The text takes d = ⌊b⌋ for knee 1 and says q < b where q ≤ b is
-    meant; a smaller knee serves any level.
-    """
-    return huber2(w, knee).sum()
-
-
-def flat_huber(w: Tensor) -> Tensor:
-    """h₂(w₁), constant in every other coordinate: GD takes the same path with and without teleporting.
-
-    The text says the teleport *is* the identity. The identity is one of many maximisers: the other coordinates are
-    free, the sign of w₁ is, and for |w₁| > 1 every w₁′ with 1 ≤ |w₁′| ≤ |w₁| has the same slope 1, so that a solver
-    of the sub-level problem could even lower f for nothing. The claim holds for maximisers on the level set, where
-    |w₁| cannot change, and the values f(w_k) then agree for every choice. For d ≥ 2 the function is not coercive,
-    which section 2 assumes; d = 1 serves as well.
-    """
-    return huber2(w[:1]).sum()
 
 
 def half_square(w: Tensor) -> Tensor:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from levelport.numerics.newton import newton_step
+from levelport.numerics.lanczos import extremes
+from levelport.numerics.newton import find_minimum, newton_step
 from levelport.objective import Cost, Objective, Point
 from levelport.objectives.linear import LinearObjective
 from levelport.solvers._teleport import teleport
@@ -16,9 +17,7 @@ from levelport.solvers.result import Status, TeleportResult
 from levelport.theory import rates_stable
 from levelport.theory.coercivity import Coercivity, probe_coercivity
 from levelport.theory.constants import Constants, constants_of
-from levelport.theory.minimum import find_minimum
-from levelport.theory.run import largest_armijo_step
-from levelport.theory.spectrum import extremes
+from levelport.theory.trajectory import largest_armijo_step
 
 _SMALL = 200  # dimension up to which constants are worth computing for any objective
 _STEP_COST = 1.5  # gradient equivalents of a gradient step with line search: one gradient, about one trial value

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from levelport.theory.steps import Curve
+from levelport.theory.steps import Rate
 
 
 def step_gain(step: float, L: float) -> float:
@@ -45,7 +45,7 @@ def contraction(step: float, L: float, mu: float) -> float:
     return max((1.0 - step * L) ** 2, (1.0 - step * mu) ** 2)
 
 
-def strongly_convex(initial_gap: float, steps: Sequence[float], L: float, mu: float) -> Curve:
+def strongly_convex(initial_gap: float, steps: Sequence[float], L: float, mu: float) -> Rate:
     """δ_K ≤ Π (1 - 2μη_i(1 - η_i L/2)) δ_0 for any tele-schedule and steps η_i ≤ 2/L.
 
     The descent lemma with the Polyak-Łojasiewicz inequality; a teleport enlarges the gradient and does not raise f,
@@ -58,7 +58,7 @@ def strongly_convex(initial_gap: float, steps: Sequence[float], L: float, mu: fl
     return curve
 
 
-def strongly_convex_non_expansive(initial_gap: float, steps: Sequence[float], L: float, mu: float) -> Curve:
+def strongly_convex_non_expansive(initial_gap: float, steps: Sequence[float], L: float, mu: float) -> Rate:
     """δ_K ≤ (L/μ) Π max{(1 - η_i L)², (1 - η_i μ)²} δ_0, for any steps, if teleports do not move away from w*.
 
     The text asks for a non-expansive operator, ‖M(x) - M(y)‖ ≤ ‖x - y‖. Its proof uses only ‖M(w) - w*‖ ≤ ‖w - w*‖, and
@@ -79,7 +79,7 @@ def strongly_convex_non_expansive(initial_gap: float, steps: Sequence[float], L:
     return curve
 
 
-def strongly_convex_sharp(initial_gap: float, steps: Sequence[float], L: float, mu: float) -> Curve:
+def strongly_convex_sharp(initial_gap: float, steps: Sequence[float], L: float, mu: float) -> Rate:
     """δ_K ≤ Π max{(1 - η_i L)², (1 - η_i μ)²} δ_0 for any tele-schedule and steps η_i ≤ 2/L, exact for every L/μ.
 
     Not in the paper, and better than both of its rates: no L/μ in front, nothing asked of the teleports. One gradient
@@ -95,7 +95,7 @@ def strongly_convex_sharp(initial_gap: float, steps: Sequence[float], L: float, 
     return curve
 
 
-def convex(iterations: int, gain: float, radius: float, initial_gap: float = math.inf) -> Curve:
+def convex(iterations: int, gain: float, radius: float, initial_gap: float = math.inf) -> Rate:
     """δ_K ≤ 2R²/(K ξ) for GD with any tele-schedule, with ξ the gain of one step.
 
     ``gain`` is :func:`step_gain` for a fixed step (the text's 2R²/(Kη(2 - Lη))), :func:`armijo_gain` for line search.
@@ -109,7 +109,7 @@ def convex(iterations: int, gain: float, radius: float, initial_gap: float = mat
     return curve
 
 
-def gradient_descent(iterations: int, gain: float, distance: float, initial_gap: float = math.inf) -> Curve:
+def gradient_descent(iterations: int, gain: float, distance: float, initial_gap: float = math.inf) -> Rate:
     """δ_K ≤ 2‖w_0 - w*‖²/(K ξ) for GD *without* teleports (Bubeck 2015, theorem 3.3).
 
     The same proof with ‖w_0 - w*‖ in place of R, because plain GD never moves away from w*. That holds for fixed
@@ -119,7 +119,7 @@ def gradient_descent(iterations: int, gain: float, distance: float, initial_gap:
     return convex(iterations, gain, distance, initial_gap)
 
 
-def gradient_descent_armijo(iterations: int, L: float, distance: float) -> Curve:
+def gradient_descent_armijo(iterations: int, L: float, distance: float) -> Rate:
     """δ_K ≤ L‖w_0 - w*‖²/(2K) for GD with Armijo steps and no teleports.
 
     Four times better than :func:`gradient_descent`: sum 2ηδ_{k+1} ≤ ‖w_k - w*‖² - ‖w_{k+1} - w*‖² with η ≥ 1/L. Not

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from levelport.theory.rates import armijo_gain
 from levelport.theory.rates_stable import Stability, teleport_factor
-from levelport.theory.steps import Curve, reciprocal
+from levelport.theory.steps import Rate, reciprocal
 
 
 def approximate_step(
@@ -77,7 +77,7 @@ def approximate_armijo(
     radius: float,
     stability: Stability,
     initial_gap: float,
-) -> Curve:
+) -> Rate:
     """A bound on δ_K for K largest Armijo steps with inexact teleports at the iterations in ``teleports``.
 
     Every step takes the better of two bounds from δ⁺ ≤ δ_k + r_k: 1/δ_{k+1} ≥ 1/δ⁺ + 1/(2R²L), and, after a teleport,

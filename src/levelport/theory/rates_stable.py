@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from levelport.theory.rates import armijo_gain, step_gain
-from levelport.theory.steps import Curve, Steps, explicit_form, measured_form, recursion
+from levelport.theory.steps import Rate, Steps, explicit_form, measured_form, recursion
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def fixed_steps(
     return Steps(gains, growths, radius)
 
 
-def armijo_measured(gaps: Sequence[float], schedule: Set[int], L: float, radius: float, stability: Stability) -> Curve:
+def armijo_measured(gaps: Sequence[float], schedule: Set[int], L: float, radius: float, stability: Stability) -> Rate:
     """δ_K ≤ 2R²L / (M + 2R²L Σ_{k ∈ ℬ} (ρ^{b_k} - 1)/δ_{k-1}), ρ = L̃/(L̃ - μ̃), M the steps without teleport.
 
     If 0 ∈ 𝒯 the text's δ_{-1} does not exist: the step k = 0 counts as a gradient step, in M and not in ℬ.
@@ -119,7 +119,7 @@ def armijo_measured(gaps: Sequence[float], schedule: Set[int], L: float, radius:
     return measured_form(armijo_steps(len(gaps) - 1, schedule, L, radius, stability), gaps)
 
 
-def armijo_explicit(iterations: int, schedule: Set[int], L: float, radius: float, stability: Stability) -> Curve:
+def armijo_explicit(iterations: int, schedule: Set[int], L: float, radius: float, stability: Stability) -> Rate:
     """δ_K ≤ 2R²L / Σ_{e ∉ 𝒯, 0 < e ≤ K} ρ^{n_e}, n_e = |{i ∈ 𝒯 : i > e}|.
 
     The main text sums over all k ∉ 𝒯, the appendix over k ∉ 𝒯 with k > 0; the range matters. The appendix proves
@@ -136,7 +136,7 @@ def armijo_sharp(
     radius: float,
     stability: Stability,
     initial_gap: float = math.inf,
-) -> Curve:
+) -> Rate:
     """The recursion of :func:`levelport.theory.steps.recursion` for Armijo steps: never above the explicit form."""
     return recursion(armijo_steps(iterations, schedule, L, radius, stability), initial_gap)
 
@@ -205,7 +205,7 @@ def payoff_gap(L: float, radius: float, stability: Stability, extra_cost: float 
     return 2.0 * radius**2 * L * stability.surplus / (1.0 + extra_cost)
 
 
-def fixed_measured(gaps: Sequence[float], steps: Steps) -> Curve:
+def fixed_measured(gaps: Sequence[float], steps: Steps) -> Rate:
     """δ_K ≤ 2R² / (ξM + 2R² Σ_{k ∈ ℬ} ψ_{k-1}/δ_{k-1}), ψ_{k-1} = Π_{i=k}^{k+b_k-1} β_i - 1.
 
     The theorem has ψ = 1 - Πβ, which is negative for β ≥ 1: taken literally, teleports would make the bound worse or
@@ -214,7 +214,7 @@ def fixed_measured(gaps: Sequence[float], steps: Steps) -> Curve:
     return measured_form(steps, gaps)
 
 
-def fixed_explicit(steps: Steps) -> Curve:
+def fixed_explicit(steps: Steps) -> Rate:
     """δ_K ≤ 2R² / (ξ Σ_{e ∉ 𝒯, 0 < e ≤ K} Π_{i ∈ 𝒯, i > e} β_i).
 
     The published product runs over i ∉ 𝒯 of ζ_{i-1}, all of which are 1; it must run over the teleports after e. (An
@@ -225,7 +225,7 @@ def fixed_explicit(steps: Steps) -> Curve:
 
 def fixed_simplified(
     gaps: Sequence[float], curvatures: Mapping[int, float], L: float, radius: float, stability: Stability
-) -> Curve:
+) -> Rate:
     """δ_K ≤ 2R²LL̃ / (M + 2R²LL̃ Σ_{k ∈ ℬ} (Π_i LL̃/(LL̃ - λ_iμ̃) - 1)/δ_{k-1}) for η = 1/(LL̃).
 
     A weaker, simpler form of :func:`fixed_measured`: 1/ξ ≤ LL̃ and β_i ≥ LL̃/(LL̃ - λ_iμ̃). The corollary has β_i ≤

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from levelport.numerics.newton import Minimum
 from levelport.objective import Objective
 from levelport.objectives.linear import LinearObjective, LogisticLoss
-from levelport.theory.minimum import Minimum
 from levelport.theory.rates_stable import Stability
 from levelport.theory.sublevel import boundary
 

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-Curve = list[float]
+Rate = list[float]
 """A bound on δ_K at index K = 0, 1, 2, …; ``math.inf`` where nothing is promised."""
 
 
@@ -87,7 +87,7 @@ def reciprocal(x: float) -> float:
     return math.inf if x <= 0.0 else 1.0 / x
 
 
-def measured_form(steps: Steps, gaps: Sequence[float]) -> Curve:
+def measured_form(steps: Steps, gaps: Sequence[float]) -> Rate:
     """The combined rate in terms of the gaps before each block, for K = 0, …, len(gains).
 
         1/δ_K ≥ Σ_{k ∉ 𝒯} ξ_k/(2R²) + Σ_{k ∈ ℬ} (β_k ⋯ β_{k+b_k-1} - 1)/δ_{k-1}
@@ -110,7 +110,7 @@ def measured_form(steps: Steps, gaps: Sequence[float]) -> Curve:
     return curve
 
 
-def explicit_form(steps: Steps) -> Curve:
+def explicit_form(steps: Steps) -> Rate:
     """The combined rate without measured gaps, for K = 0, …, len(gains).
 
         1/δ_K ≥ Σ_e ξ_{s(e)}/(2R²) Π_{i ∈ 𝒯, i > e} β_i
@@ -136,7 +136,7 @@ def explicit_form(steps: Steps) -> Curve:
     return curve
 
 
-def recursion(steps: Steps, initial_gap: float = math.inf) -> Curve:
+def recursion(steps: Steps, initial_gap: float = math.inf) -> Rate:
     """The sharpest bound that follows from the two facts: apply the better one at every step.
 
         x_0 = 1/δ_0,     x_{k+1} = max(x_k + ξ_k/(2R²), β_k x_k if k ∈ 𝒯),     δ_K ≤ 1/x_K.

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from levelport import LinearObjective
 from levelport.cli.theory import diagnose_command, theory_command
-from levelport.theory.comparison import Comparison, compare, warm_start
-from levelport.theory.plot import draw, save
+from levelport.lab.theory_pictures import draw, save
+from levelport.theory.promises import Audit, audit, warm_start
 
 app = typer.Typer()
 app.command("theory")(theory_command)
@@ -23,16 +23,16 @@ cli = CliRunner()
 
 
 @pytest.fixture(scope="module")
-def logistic() -> Comparison:
+def logistic() -> Audit:
     """Thirteen parameters, teleports by the default solver."""
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(120, 13, generator=generator, dtype=torch.float64) * torch.logspace(0, -1, 13, dtype=torch.float64)
     y = torch.where(X[:, 0] + torch.randn(120, generator=generator, dtype=torch.float64) > 0, 1.0, -1.0).double()
     objective = LinearObjective.logistic(X, y, penalty=1e-3)
-    return compare(objective, warm_start(objective, torch.zeros(13, dtype=torch.float64), 20), 12)
+    return audit(objective, warm_start(objective, torch.zeros(13, dtype=torch.float64), 20), 12)
 
 
-def test_all_guarantees_hold_with_the_librarys_own_solver(logistic: Comparison) -> None:
+def test_all_guarantees_hold_with_the_librarys_own_solver(logistic: Audit) -> None:
     assert logistic.violations() == []
     assert logistic.worst_alignment > 1 - 1e-6
     labels = {bound.label for bound in logistic.bounds if not bound.caveats}
@@ -41,30 +41,30 @@ def test_all_guarantees_hold_with_the_librarys_own_solver(logistic: Comparison) 
     assert all(bound.caveats for bound in sampled)
 
 
-def test_teleports_do_what_the_theory_says_they_do(logistic: Comparison) -> None:
+def test_teleports_do_what_the_theory_says_they_do(logistic: Audit) -> None:
     assert logistic.teleported.final_gap < 1e-3 * logistic.descent.final_gap
     assert logistic.constants.initial_gap < logistic.payoff_gap
 
 
 @pytest.mark.parametrize("case", cases()[1:7], ids=lambda case: case.name)
 def test_quadratics_use_the_exact_teleport(case: Case) -> None:
-    comparison = compare(case.objective, case.start, 8)
-    assert comparison.violations() == []
-    assert comparison.teleported.gaps[2] <= 1e-12 * comparison.constants.initial_gap
-    assert math.isinf(comparison.payoff_gap)
-    assert comparison.break_even == 4
+    found = audit(case.objective, case.start, 8)
+    assert found.violations() == []
+    assert found.teleported.gaps[2] <= 1e-12 * found.constants.initial_gap
+    assert math.isinf(found.payoff_gap)
+    assert found.break_even == 4
 
 
-def test_a_broken_guarantee_would_be_reported(logistic: Comparison) -> None:
+def test_a_broken_guarantee_would_be_reported(logistic: Audit) -> None:
     from dataclasses import replace
 
-    broken = [replace(bound, curve=[1e-3 * value for value in bound.curve]) for bound in logistic.bounds]
+    broken = [replace(bound, rate=[1e-3 * value for value in bound.rate]) for bound in logistic.bounds]
     found = replace(logistic, bounds=tuple(broken)).violations()
     assert "strongly convex: (1-μ/L)ᴷ δ₀" in found
     assert not any("sampled" in label for label in found)  # no guarantee, hence nothing to break
 
 
-def test_picture_shows_measurements_and_every_bound(logistic: Comparison, tmp_path: Path) -> None:
+def test_picture_shows_measurements_and_every_bound(logistic: Audit, tmp_path: Path) -> None:
     from matplotlib.figure import Figure
 
     axes = Figure().add_subplot()
@@ -85,7 +85,7 @@ def test_non_convex_functions_are_refused() -> None:
 
 def test_too_few_iterations_are_refused() -> None:
     with pytest.raises(ValueError, match="iterations must be at least 2"):
-        compare(cases()[0].objective, cases()[0].start, 1)
+        audit(cases()[0].objective, cases()[0].start, 1)
 
 
 def test_theory_command_prints_constants_bounds_and_draws(tmp_path: Path) -> None:

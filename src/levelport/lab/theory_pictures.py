@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from levelport.theory.comparison import Comparison
+from levelport.theory.promises import Audit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 _COLOURS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#bb5500", "#777777")
 
 
-def draw(comparison: Comparison, axes: Axes, title: str = "") -> None:
+def draw(found: Audit, axes: Axes, title: str = "") -> None:
     """Thick lines: measured, with dots at teleports. Thin: guarantees. Dotted: bounds with a caveat."""
-    floor = 1e-17 * max(1.0, comparison.constants.initial_gap)
+    floor = 1e-17 * max(1.0, found.constants.initial_gap)
 
     def positive(values: list[float]) -> list[float]:
         return [value if value > floor and math.isfinite(value) else math.nan for value in values]
 
-    descent, teleported = comparison.descent.gaps, comparison.teleported.gaps
+    descent, teleported = found.descent.gaps, found.teleported.gaps
     axes.plot(range(len(descent)), positive(descent), color="black", linewidth=2.2, label="measured: GD")
     axes.plot(
         range(len(teleported)),
@@ -30,13 +30,13 @@ def draw(comparison: Comparison, axes: Axes, title: str = "") -> None:
         linewidth=2.2,
         label="measured: GD with teleports",
     )
-    dots = sorted(k for k in comparison.schedule if k < len(teleported))
+    dots = sorted(k for k in found.schedule if k < len(teleported))
     axes.plot(dots, [positive(teleported)[k] for k in dots], "o", color="#cc3311", markersize=4)
-    for bound, colour in zip(comparison.bounds, _COLOURS, strict=False):
+    for bound, colour in zip(found.bounds, _COLOURS, strict=False):
         style = "--" if not bound.teleports else "-"
         style = ":" if bound.caveats else style
         label = bound.label + (" (no guarantee)" if bound.caveats else "")
-        axes.plot(range(len(bound.curve)), positive(bound.curve), style, color=colour, linewidth=1.2, label=label)
+        axes.plot(range(len(bound.rate)), positive(bound.rate), style, color=colour, linewidth=1.2, label=label)
     axes.set_yscale("log")
     smallest = min(value for value in (*positive(descent), *positive(teleported)) if not math.isnan(value))
     axes.set_ylim(bottom=max(smallest / 10.0, 1e-17))
@@ -47,12 +47,12 @@ def draw(comparison: Comparison, axes: Axes, title: str = "") -> None:
     axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-def save(comparison: Comparison, path: Path, title: str = "") -> None:
+def save(found: Audit, path: Path, title: str = "") -> None:
     """Write the picture to ``path``; its suffix decides the format."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.2, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
-    draw(comparison, figure.add_subplot(), title)
+    draw(found, figure.add_subplot(), title)
     figure.savefig(path, dpi=110)

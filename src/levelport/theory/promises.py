@@ -8,23 +8,23 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from levelport.numerics.lanczos import extremes
+from levelport.numerics.newton import Minimum, find_minimum
 from levelport.objective import Objective
 from levelport.objectives.linear import LinearObjective
 from levelport.theory import rates, rates_stable
 from levelport.theory.constants import Constants, constant_hessian, constants_of
-from levelport.theory.minimum import Minimum, find_minimum
-from levelport.theory.run import (
+from levelport.theory.stability import sampled_stability
+from levelport.theory.steps import Rate, alternating
+from levelport.theory.trajectory import (
+    Iteration,
     Oracle,
-    Row,
-    Run,
+    Trajectory,
+    descend,
     largest_armijo_step,
     quadratic_oracle,
-    run_gradient_descent,
     solver_oracle,
 )
-from levelport.theory.spectrum import extremes
-from levelport.theory.stability import sampled_stability
-from levelport.theory.steps import Curve, alternating
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,18 @@ class Bound:
 
     label: str
     teleports: bool
-    curve: Curve
+    rate: Rate
     caveats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Audit:
     """Runs with and without teleports from the same start, with the largest Armijo steps, and the bounds on both."""
 
     constants: Constants
     schedule: frozenset[int]
-    descent: Run
-    teleported: Run
+    descent: Trajectory
+    teleported: Trajectory
     bounds: tuple[Bound, ...]
 
     @property
@@ -75,7 +75,7 @@ class Comparison:
         broken = []
         for bound in self.bounds:
             gaps = (self.teleported if bound.teleports else self.descent).gaps
-            exceeded = any(g > b * (1.0 + 1e-6) + rounding for g, b in zip(gaps, bound.curve, strict=True))
+            exceeded = any(g > b * (1.0 + 1e-6) + rounding for g, b in zip(gaps, bound.rate, strict=True))
             if exceeded and not bound.caveats:
                 broken.append(bound.label)
         return broken
@@ -97,14 +97,14 @@ def exact_or_solved(objective: Objective, minimum: Minimum) -> Oracle:
     return solver_oracle(objective)
 
 
-def compare(
+def audit(
     objective: Objective,
     start: Tensor,
     iterations: int,
     *,
     schedule: Set[int] | None = None,
     minimum: Minimum | None = None,
-) -> Comparison:
+) -> Audit:
     """Measure and bound ``iterations`` steps from ``start``; teleports every other iteration unless told otherwise."""
     if iterations < 2:
         raise ValueError(f"iterations must be at least 2, not {iterations}.")
@@ -113,8 +113,8 @@ def compare(
     constants = constants_of(objective, start, found)
     teleports = alternating(iterations) if schedule is None else frozenset(schedule)
 
-    def run(when: frozenset[int]) -> Run:
-        return run_gradient_descent(
+    def run(when: frozenset[int]) -> Trajectory:
+        return descend(
             objective,
             start,
             iterations,
@@ -126,7 +126,7 @@ def compare(
 
     descent, teleported = run(frozenset()), run(teleports)
     bounds = _bounds(objective, constants, teleports, teleported, iterations)
-    return Comparison(constants, teleports, descent, teleported, tuple(bounds))
+    return Audit(constants, teleports, descent, teleported, tuple(bounds))
 
 
 def _refuse_negative_curvature(objective: Objective, start: Tensor) -> None:
@@ -141,7 +141,7 @@ def _refuse_negative_curvature(objective: Objective, start: Tensor) -> None:
 
 
 def _bounds(
-    objective: Objective, constants: Constants, schedule: frozenset[int], run: Run, iterations: int
+    objective: Objective, constants: Constants, schedule: frozenset[int], run: Trajectory, iterations: int
 ) -> list[Bound]:
     L, R, gap = constants.L.value, constants.radius.value, constants.initial_gap
     gain, caveats = rates.armijo_gain(L), constants.caveats()
@@ -183,7 +183,7 @@ def _bounds(
     return found
 
 
-def _resolved_teleports(run: Run) -> list[Row]:
+def _resolved_teleports(run: Trajectory) -> list[Iteration]:
     """Teleports from gaps that double precision still resolves; below them the level set is lost in rounding."""
     return [row for row in run.rows if row.teleported and row.gap > 1e-9 * run.rows[0].gap]
 

@@ -20,12 +20,12 @@ from levelport.solvers.result import Certificate
 Oracle = Callable[[Point], Point]
 """Maps the point w to a point w⁺ with f(w⁺) ≤ f(w) and a gradient at least as large."""
 
-StepRule = Callable[[Objective, Point], float]
+StepSize = Callable[[Objective, Point], float]
 """Chooses the step η at a point."""
 
 
 @dataclass(frozen=True)
-class Row:
+class Iteration:
     """Iteration k: δ_k, ‖w_k - w*‖, and what the step from w_k⁺ (w_k itself without a teleport) was like.
 
     ``curvature`` is λ_k = ⟨g, Hg⟩/‖g‖² and ``alignment`` cos ∠(g, Hg), both at w_k⁺.
@@ -42,10 +42,10 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Run:
+class Trajectory:
     """The rows k = 0, …, K - 1, and the end."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[Iteration, ...]
     final_gap: float
     final: Tensor
 
@@ -65,7 +65,7 @@ class Run:
         return {k: row.curvature for k, row in enumerate(self.rows) if row.teleported}
 
 
-def fixed_step(step: float, teleport_step: float | None = None) -> tuple[StepRule, StepRule]:
+def fixed_step(step: float, teleport_step: float | None = None) -> tuple[StepSize, StepSize]:
     """η at every iteration; a different one after teleports if given."""
     after = step if teleport_step is None else teleport_step
     return (lambda objective, point: step), (lambda objective, point: after)
@@ -126,7 +126,7 @@ def quadratic_oracle(objective: Objective, hessian: Tensor, minimiser: Tensor) -
     return oracle
 
 
-def run_gradient_descent(
+def descend(
     objective: Objective,
     start: Tensor,
     iterations: int,
@@ -135,12 +135,12 @@ def run_gradient_descent(
     minimiser: Tensor,
     schedule: Set[int] = frozenset(),
     oracle: Oracle | None = None,
-    rules: tuple[StepRule, StepRule] = (largest_armijo_step, largest_armijo_step),
-) -> Run:
+    rules: tuple[StepSize, StepSize] = (largest_armijo_step, largest_armijo_step),
+) -> Trajectory:
     """K iterations from ``start``; those in ``schedule`` teleport first. ``rules``: plain and teleported steps."""
     if schedule and oracle is None:
         raise ValueError("a schedule with teleports needs an oracle: pass quadratic_oracle(...) or solver_oracle(...).")
-    rows: list[Row] = []
+    rows: list[Iteration] = []
     point = objective.at(start, curvature=True)
     for k in range(iterations):
         teleports = k in schedule and point.gradient_norm > 0.0
@@ -148,7 +148,7 @@ def run_gradient_descent(
         step = rules[teleports](objective, landed)
         certificate = Certificate.at(landed)
         rows.append(
-            Row(
+            Iteration(
                 gap=point.value - minimum,
                 distance=float(torch.linalg.vector_norm(point.x - minimiser)),
                 gradient_norm=landed.gradient_norm,
@@ -160,4 +160,4 @@ def run_gradient_descent(
             )
         )
         point = objective.at(landed.x - step * landed.gradient, curvature=True)
-    return Run(tuple(rows), point.value - minimum, point.x)
+    return Trajectory(tuple(rows), point.value - minimum, point.x)

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from levelport.lab.engine.spec import Run, RunStatus
-from levelport.lab.paper.descent import Batches, Descent
-from levelport.lab.paper.ensemble import ensemble_of
+from levelport.lab.paper.batched import batched
 from levelport.lab.paper.methods import Method
 from levelport.lab.paper.teleports import TeleportPlan
-from levelport.lab.paper.training import Training
+from levelport.lab.paper.training import Batches, Descent, Training
 from levelport.optim import Armijo, At, FixedStep, Momentum, Normalized, Polyak, minimize
 from levelport.optim.jump import Jump
 from levelport.optim.step_rule import StepRule
@@ -62,8 +61,8 @@ def test_batched_equals_one_by_one(name: str, method: Method, solver: str | None
     plan = TeleportPlan(solver, (2, 5), limit=4) if solver is not None else None  # type: ignore[arg-type]
     settings = SETTINGS.get(method, (1.0, 0.1, 0.01))
     ticks = 8
-    ensemble = ensemble_of(problem(name, reg=PROBLEMS[name]))
-    for run in Descent(ensemble, method, settings, plan, None).run(ticks):
+    members = batched(problem(name, reg=PROBLEMS[name]))
+    for run in Descent(members, method, settings, plan, None).run(ticks):
         assert run.status is RunStatus.OK
         expected = one_by_one(name, method, run.setting, ticks, plan)
         np.testing.assert_allclose(run.curves["value"], expected.curves["value"], rtol=1e-10)
@@ -88,7 +87,7 @@ def test_mini_batches_equal_separate_steps_on_their_rows(name: str) -> None:
     """One epoch against a loop of plain torch steps over ``problem.objective(batch)``."""
     named = problem(name, reg=PROBLEMS[name])
     batches = Batches(64, seed=3)
-    runs = Descent(ensemble_of(named), Method.SGD, (0.5, 0.05), None, batches).run(2)
+    runs = Descent(batched(named), Method.SGD, (0.5, 0.05), None, batches).run(2)
     for run in runs:
         x = named.initial_point()
         for epoch in range(2):
@@ -109,8 +108,8 @@ def test_batches_are_a_partition_that_differs_between_epochs_and_seeds() -> None
 
 def test_diverging_member_leaves_the_others_alone() -> None:
     named = problem("logreg/titanic", reg=10.0)  # 2·reg = 20: a step of 100 explodes
-    alone = Descent(ensemble_of(named), Method.SGD, (0.01,), None, None).run(400)[0]
-    wild, tame = Descent(ensemble_of(named), Method.SGD, (100.0, 0.01), None, None).run(400)
+    alone = Descent(batched(named), Method.SGD, (0.01,), None, None).run(400)[0]
+    wild, tame = Descent(batched(named), Method.SGD, (100.0, 0.01), None, None).run(400)
     assert wild.status is RunStatus.DIVERGED
     assert wild.final_value == math.inf
     assert "no finite number" in wild.message

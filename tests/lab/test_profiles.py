@@ -42,12 +42,6 @@ def test_profile_is_the_share_of_costs_not_above(costs: list[float], spent: floa
     assert np.all(np.diff(profile.shares) > 0)
 
 
-@given(st.lists(st.one_of(st.integers(0, 30).map(float), st.just(np.inf)), min_size=1, max_size=20))
-def test_time_to_half_is_the_smallest_cost_that_solves_half(costs: list[float]) -> None:
-    candidates = [c for c in costs if np.isfinite(c) and np.mean([other <= c for other in costs]) >= 0.5]
-    assert Profile.of(costs).time_to(0.5) == min(candidates, default=np.inf)
-
-
 def test_band_of_an_odd_number_is_sorted_order() -> None:
     curves = [np.array([1.0, 9.0]), np.array([3.0, 7.0]), np.array([2.0, 8.0])]
     np.testing.assert_array_equal(Band.of(curves).median, [2.0, 8.0])

@@ -19,7 +19,7 @@ PIXEL = bytes.fromhex(
 )
 
 
-def figure(out: Path, name: str, tier: str, verdict: str, *, failures: list[str] | None = None) -> None:
+def figure(out: Path, name: str, tier: str, holds: bool | None, *, failures: list[str] | None = None) -> None:
     """A figure as reproduction leaves it on disk."""
     directory = out / tier / name
     directory.mkdir(parents=True)
@@ -27,7 +27,7 @@ def figure(out: Path, name: str, tier: str, verdict: str, *, failures: list[str]
     columns = ",".join(f"a_rather_long_column_name_{index}" for index in range(14))
     (directory / "digest.csv").write_text(f"method,{columns}\n<sgd>,{','.join(['1.23456789'] * 13)},inf\n")
     summary = {
-        "figure": name,
+        "setup": {"tier": tier},
         "title": "A title with <angles> & ampersands",
         "tasks": 3,
         "failed_tasks": len(failures or []),
@@ -35,7 +35,7 @@ def figure(out: Path, name: str, tier: str, verdict: str, *, failures: list[str]
         "runs": {"ok": 1234, "diverged": 2},
         "compute_seconds": 125.0,
         "pictures": [f"{name}.png"],
-        "claims": [{"name": "c", "statement": "f < g", "solver": "ours", "verdict": verdict, "measured": "1 → 2"}],
+        "claims": [{"name": "c", "statement": "f < g", "solver": "ours", "holds": holds, "measured": "1 → 2"}],
         "environments": [{"host": "here", "python": "3.12"}],
     }
     (directory / "summary.json").write_text(json.dumps(summary))
@@ -43,14 +43,14 @@ def figure(out: Path, name: str, tier: str, verdict: str, *, failures: list[str]
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
-    figure(tmp_path, "fig1", "quick", "holds")
-    figure(tmp_path, "fig8", "smoke", "not run")
-    figure(tmp_path, "fig8", "full", "does not hold", failures=["ValueError: x < 0"])
+    figure(tmp_path, "fig1", "quick", True)
+    figure(tmp_path, "fig8", "smoke", None)
+    figure(tmp_path, "fig8", "full", False, failures=["ValueError: x < 0"])
     return tmp_path
 
 
 def test_each_figure_comes_from_its_largest_tier(out: Path) -> None:
-    assert [(section.name, section.tier.value) for section in find_sections(out)] == [
+    assert [(section.name, section.tier) for section in find_sections(out)] == [
         ("fig1", "quick"),
         ("fig8", "full"),
     ]

@@ -12,7 +12,7 @@ from levelport import Auto, Status, teleport
 from levelport.lab.bench.scipy_solvers import ALL_SOLVERS, ScipySolver, any_solver
 from levelport.lab.bench.solver_comparison import logistic_instance
 from levelport.lab.level_sets import Trails, window_with
-from levelport.lab.paper.initial_teleport import ExactNewton, compare
+from levelport.lab.paper.plane import ExactNewton, experiment
 from levelport.objectives import FunctionObjective
 from levelport.problems.functions import FUNCTIONS, booth
 from levelport.problems.quadratics import Quadratic
@@ -92,13 +92,13 @@ def test_newton_step_on_a_quadratic_leaves_a_fifth() -> None:
 
 
 def test_figure_1() -> None:
-    booth_runs = compare("booth", (7.5, -4.0))
-    plain, teleported, newton = booth_runs.runs
+    booth_runs = experiment("booth", (7.5, -4.0))
+    plain, teleported, newton = booth_runs.journeys
     assert teleported.steps == 1
     assert teleported.path[-1] == pytest.approx((1.0, 3.0), abs=1e-9)
     assert plain.steps > 10
     assert newton.result.value == pytest.approx(0.0, abs=1e-10)
     assert booth_runs.teleport.gradient_norm == pytest.approx(math.sqrt(2 * 18 * 92.25), rel=1e-9)
-    goldstein = compare("goldstein-price", (0.0, 0.0))
-    assert goldstein.runs[1].result.value == pytest.approx(3.0, abs=1e-9)  # the global minimum
-    assert goldstein.runs[2].result.value > goldstein.teleport.value_start  # Newton climbs
+    goldstein = experiment("goldstein-price", (0.0, 0.0))
+    assert goldstein.journeys[1].result.value == pytest.approx(3.0, abs=1e-9)  # the global minimum
+    assert goldstein.journeys[2].result.value > goldstein.teleport.value_start  # Newton climbs

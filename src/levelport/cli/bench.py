@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,7 +17,9 @@ def bench_command(
             show_default=False,
         ),
     ] = None,
-    tier: Annotated[str, typer.Option(help="quick (about an hour on one core) or full (a night).")] = "quick",
+    tier: Annotated[
+        Literal["quick", "full"], typer.Option(help="quick (about an hour on one core) or full (a night).")
+    ] = "quick",
     out: Annotated[Path, typer.Option(help="Where results are kept; a second start goes on from there.")] = Path(
         "results/bench"
     ),
@@ -39,10 +41,7 @@ def bench_command(
     from levelport.lab.engine.progress import ConsoleProgress
     from levelport.lab.engine.runner import Plan, run_plan
     from levelport.lab.engine.store import Store, StoreError
-    from levelport.lab.paper.study import Tier
 
-    if tier not in (Tier.QUICK.value, Tier.FULL.value):
-        raise typer.BadParameter(f"there is no tier called {tier!r}; choose quick or full.", param_hint="--tier")
     try:
         makers = {name: part_named(name) for name in parts or PARTS}
     except ValueError as error:
@@ -52,7 +51,7 @@ def bench_command(
     try:
         store = Store(out)
         for name, make in makers.items() if run else ():
-            plan = Plan.of(make(Tier(tier)), store)
+            plan = Plan.of(make(tier), store)
             for sentence in plan.sentences(1):
                 console.print(f"{name}: {sentence}", highlight=False, soft_wrap=True)
             failures += run_plan(plan, store, Backend(jobs=1), ConsoleProgress(console, name)).failures

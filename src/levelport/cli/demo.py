@@ -40,26 +40,26 @@ def _test_functions(console: Console, out: Path) -> Path:
     """Figure 1: gradient descent with and without a teleport at the start, and Newton's method."""
     from rich.table import Table
 
-    from levelport.lab.level_sets import save
-    from levelport.lab.paper.initial_teleport import FIGURE_1, compare, figure
+    from levelport.lab.paper.plane import FIGURE_1, experiment, figure
+    from levelport.lab.pictures import save
 
     console.rule("1  One teleport at the start", align="left")
     with console.status("two functions, three methods ..."):
-        comparisons = [compare(name, start) for name, start in FIGURE_1]
-        picture = save(figure(comparisons), out / "figure1.png")
+        experiments = [experiment(name, start) for name, start in FIGURE_1]
+        (picture,) = save(figure(experiments), out / "figure1.png")
     table = Table("function", "method", "steps", "f - f*", "ends at", title_justify="left")
     for column in table.columns[2:4]:
         column.justify = "right"
-    for comparison in comparisons:
-        for run in comparison.runs:
-            end = ", ".join(f"{x:.3f}" for x in run.path[-1])
-            gap = run.result.value - comparison.function.minimum
-            table.add_row(comparison.function.name, run.label, str(run.steps), f"{gap:.1e}", f"({end})")
+    for one in experiments:
+        for journey in one.journeys:
+            end = ", ".join(f"{x:.3f}" for x in journey.path[-1])
+            gap = journey.result.value - one.function.minimum
+            table.add_row(one.function.name, journey.label, str(journey.steps), f"{gap:.1e}", f"({end})")
     console.print(table)
-    for comparison in comparisons:
-        result = comparison.teleport
+    for one in experiments:
+        result = one.teleport
         console.print(
-            f"{comparison.function.name}: the teleport takes the gradient norm from {result.gradient_norm_start:.4g} "
+            f"{one.function.name}: the teleport takes the gradient norm from {result.gradient_norm_start:.4g} "
             f"to {result.gradient_norm:.6g} at the same value, for {result.cost.gradient_equivalents:g} gradient "
             "equivalents.",
             highlight=False,
@@ -73,7 +73,7 @@ def _solvers(console: Console, out: Path) -> Path:
     from rich.table import Table
 
     from levelport.lab.bench.solver_comparison import BUDGETS, CONTESTANTS, figure, logistic_instance, race
-    from levelport.lab.level_sets import save
+    from levelport.lab.pictures import save
 
     console.rule("2  Solvers of the teleportation problem", align="left")
     instance = logistic_instance("breast-cancer-wisconsin", 1e-3)
@@ -107,7 +107,7 @@ def _solvers(console: Console, out: Path) -> Path:
     )
     console.print(table)
     console.print("f, ∇f, HVP: evaluations. Cost: gradient equivalents, ½ per value, 1 per gradient, 2 per HVP.")
-    return save(figure(instance, curves), out / "solvers.png")
+    return save(figure(instance, curves), out / "solvers.png")[0]
 
 
 def _minimisers(console: Console) -> None:

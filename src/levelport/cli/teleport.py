@@ -109,7 +109,8 @@ def _check_dimension(function: TestFunction, coordinates: list[float], plot: Pat
 
 
 def _draw(function: TestFunction, start: list[float], trails: Trails, result: TeleportResult, path: Path) -> None:
-    from levelport.lab.level_sets import save, teleport_picture
+    from levelport.lab.level_sets import teleport_picture
+    from levelport.lab.pictures import save
 
     try:
         save(teleport_picture(function, start, trails, result), path)

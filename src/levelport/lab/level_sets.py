@@ -1,14 +1,13 @@
 """Pictures of the plane: level sets of a function of two variables, and the ways points take through them.
 
 :class:`Trails` is a callback of :func:`levelport.teleport` that keeps the iterates; the functions below draw onto axes
-that the caller made. The colours are those of Okabe and Ito, which people with any colour vision can tell apart.
+that the caller made.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,22 +16,13 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from levelport.lab.pictures import BLACK, PURPLE, RED
 from levelport.objective import Point
 from levelport.problems.functions import TestFunction
 from levelport.solvers import TeleportResult, TraceRow
 
 Window = tuple[float, float, float, float]
 """(left, right, bottom, top)."""
-
-BLACK, ORANGE, SKY, GREEN, BLUE, RED, PURPLE = (
-    "#000000",
-    "#E69F00",
-    "#56B4E9",
-    "#009E73",
-    "#0072B2",
-    "#D55E00",
-    "#CC79A7",
-)
 
 
 class Trails:
@@ -149,19 +139,6 @@ def mark_minimisers(axes: Axes, function: TestFunction) -> None:
     )  # fmt: skip
 
 
-def legend_below(figure: Figure, axes: Axes, *, columns: int) -> None:
-    """A legend under the picture, where it covers nothing."""
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, columnspacing=1.4)
-
-
-def save(figure: Figure, path: Path) -> Path:
-    """Write the picture in the format that its name asks for, and make the directory it goes to."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=160)
-    return path
-
-
 def teleport_picture(function: TestFunction, start: Sequence[float], trails: Trails, result: TeleportResult) -> Figure:
     """Level sets, path, start and end of one teleport of a test function."""
     assert isinstance(result.x, Tensor)
@@ -178,5 +155,5 @@ def teleport_picture(function: TestFunction, start: Sequence[float], trails: Tra
     axes.set_title(
         f"{function.name}: gradient norm {result.gradient_norm_start:.4g} → {result.gradient_norm:.4g}{outside}"
     )
-    legend_below(figure, axes, columns=3)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, columnspacing=1.4)
     return figure

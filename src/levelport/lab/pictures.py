@@ -1,4 +1,7 @@
-"""The look of all pictures: colours that colour-blind readers can tell apart, one line style per meaning."""
+"""The look of all pictures, and the one way to save them.
+
+The colours are those of Okabe and Ito, which people with any colour vision can tell apart.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from levelport.lab.level_sets import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED
-from levelport.lab.paper.methods import Method
+from levelport.problems.atomic import replacing
 
+BLACK, ORANGE, GREEN, BLUE, RED, PURPLE = "#000000", "#E69F00", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
 GREY = "#767676"
-
-METHOD_COLOURS = {
-    Method.SGD: BLUE,
-    Method.MOMENTUM: RED,
-    Method.POLYAK: GREEN,
-    Method.ARMIJO: ORANGE,
-    Method.NORMALIZED: PURPLE,
-}
 
 WITH_TELEPORTS, WITHOUT_TELEPORTS = "solid", (0, (3, 1.5))
 
@@ -44,8 +39,8 @@ _SETTINGS: dict[Any, Any] = {
 }
 
 
-def applied() -> AbstractContextManager[None]:
-    """Inside it, everything drawn and saved has this look."""
+def small_print() -> AbstractContextManager[None]:
+    """Inside it, everything drawn and saved has the look of a figure in a paper."""
     return mpl.rc_context(_SETTINGS)
 
 
@@ -69,26 +64,14 @@ def legend_below(figure: Figure, entries: list[LegendEntry]) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), columns), frameon=False)
 
 
-def method_legend(methods: list[Method]) -> list[LegendEntry]:
-    """Colours for methods, line styles for teleports."""
-    colours: list[LegendEntry] = [(method.label, {"color": METHOD_COLOURS[method]}) for method in methods]
-    styles: list[LegendEntry] = [
-        ("teleports", {"color": BLACK, "linestyle": WITH_TELEPORTS}),
-        ("none", {"color": BLACK, "linestyle": WITHOUT_TELEPORTS}),
-    ]
-    return [*colours, *styles]
-
-
-def save(figure: Figure, path: Path) -> list[Path]:
-    """Write PNG and PDF under ``path`` without its suffix; atomically, so that a reader never sees half a picture."""
-    written = []
-    formats: dict[str, dict[str, Any]] = {".png": {"dpi": 200}, ".pdf": {"metadata": {"CreationDate": None}}}
-    for suffix, options in formats.items():
-        target = path.with_suffix(suffix)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.tmp")
-        figure.savefig(temporary, format=suffix[1:], **options)
+def save(figure: Figure, *paths: Path) -> list[Path]:
+    """Write the picture in the formats that the names ask for; a reader never sees half a picture."""
+    for path in paths:
+        kind = path.suffix[1:].lower()
+        if kind not in figure.canvas.get_supported_filetypes():
+            raise ValueError(f"pictures end in .png, .pdf or .svg, and {path.name} does not.")
+        undated: dict[str, Any] = {"metadata": {"CreationDate": None}} if kind == "pdf" else {}
+        with replacing(path) as temporary:
+            figure.savefig(temporary, format=kind, dpi=160, **undated)
         figure.set_layout_engine("none")  # laid out once is enough
-        temporary.replace(target)
-        written.append(target)
-    return written
+    return list(paths)

@@ -1,7 +1,8 @@
 """One HTML page about everything that has been reproduced: claims, figures, tables, cost, environment.
 
 The page stands alone: pictures are inside it, and its content security policy forbids it to load anything. It is made
-from the files that :mod:`levelport.lab.paper.reproduction` writes, so it can be made anywhere they are copied to.
+from the files that :mod:`levelport.lab.paper.reproduction` writes, so it can be made anywhere they are copied to. These
+files are not trusted: every text of theirs is escaped, and pictures are taken from the figure's own directory only.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ import math
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
 
+from levelport.lab.choices import Tier
+from levelport.lab.claims import in_words as claim_in_words
 from levelport.lab.engine.runner import in_words
 from levelport.lab.paper.registry import STUDIES
-from levelport.lab.paper.reproduction import write_text
-from levelport.lab.paper.study import Tier
+from levelport.lab.paper.reproduction import Summary, figure_directory
 from levelport.lab.paper.teleports import SOLVER_TITLES
+from levelport.problems.atomic import write_text
 
-_PREFERENCE = (Tier.FULL, Tier.QUICK, Tier.SMOKE)
+_PREFERENCE: tuple[Tier, ...] = ("full", "quick", "smoke")
 
 _STYLE = """
 :root { --ink: #1a1a1a; --faint: #5f6368; --line: #d9dce0; --paper: #fff; --good: #0b6e4f; --bad: #b3261e; }
@@ -47,7 +49,7 @@ td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: 
 .claim { border-left: .3rem solid var(--line); padding: .1rem 0 .1rem .8rem; margin: .7rem 0; }
 .claim.holds { border-color: var(--good); } .claim.does-not-hold { border-color: var(--bad); }
 .claim p { margin: 0; }
-.verdict { font-weight: 600; } .holds .verdict { color: var(--good); } .does-not-hold .verdict { color: var(--bad); }
+.outcome { font-weight: 600; } .holds .outcome { color: var(--good); } .does-not-hold .outcome { color: var(--bad); }
 @media print {
   body { font-size: 10pt; max-width: none; padding: 0; }
   nav { display: none; }
@@ -65,13 +67,21 @@ class NothingToReportError(ValueError):
 class Section:
     """One figure as it was found on disk."""
 
-    directory: Path
+    name: str
     tier: Tier
-    summary: dict[str, Any]
+    directory: Path
+    summary: Summary
 
     @property
-    def name(self) -> str:
-        return str(self.summary["figure"])
+    def number(self) -> str:
+        """8 of fig8."""
+        return self.name.removeprefix("fig")
+
+    def pictures(self) -> list[Path]:
+        """The pictures that are there; a name that leads out of the directory is passed over."""
+        inside = self.directory.resolve()
+        paths = [self.directory / name for name in self.summary.pictures]
+        return [path for path in paths if path.resolve().parent == inside and path.is_file()]
 
 
 def write_report(out: Path, target: Path) -> None:
@@ -90,9 +100,9 @@ def find_sections(out: Path) -> list[Section]:
     found = []
     for name in STUDIES:
         for tier in _PREFERENCE:
-            summary = out / tier.value / name / "summary.json"
-            if summary.exists():
-                found.append(Section(summary.parent, tier, json.loads(summary.read_text(encoding="utf-8"))))
+            directory = figure_directory(out, tier, name)
+            if (directory / "summary.json").exists():
+                found.append(Section(name, tier, directory, Summary.read(directory / "summary.json")))
                 break
     return found
 
@@ -111,22 +121,21 @@ def page(sections: list[Section]) -> str:
 
 
 def _head(sections: list[Section]) -> str:
-    verdicts = [claim["verdict"] for section in sections for claim in section.summary["claims"]]
-    runs = sum(sum(section.summary["runs"].values()) for section in sections)
-    seconds = sum(section.summary["compute_seconds"] for section in sections)
-    failed = sum(section.summary["failed_tasks"] for section in sections)
+    summaries = [section.summary for section in sections]
+    outcomes = [claim.holds for summary in summaries for claim in summary.claims]
+    failed = sum(summary.failed_tasks for summary in summaries)
     totals = [
-        (str(verdicts.count("holds")), "claims hold"),
-        (str(verdicts.count("does not hold")), "do not hold"),
-        (str(verdicts.count("not run")), "not decided"),
+        (str(outcomes.count(True)), "claims hold"),
+        (str(outcomes.count(False)), "do not hold"),
+        (str(outcomes.count(None)), "not decided"),
         (f"{len(sections)} of {len(STUDIES)}", "figures"),
-        (f"{runs:,}", "runs"),
-        (in_words(seconds), "of computing"),
+        (f"{sum(sum(summary.runs.values()) for summary in summaries):,}", "runs"),
+        (in_words(sum(summary.compute_seconds for summary in summaries)), "of computing"),
     ]
     if failed:
         totals.append((str(failed), "failed tasks"))
-    items = "".join(f"<li><b>{escape(number)}</b>{escape(words)}</li>" for number, words in totals)
-    links = "".join(f'<a href="#{section.name}">Figure {section.name[3:]}</a>' for section in sections)
+    items = "".join(f"<li><b>{number}</b>{words}</li>" for number, words in totals)
+    links = "".join(f'<a href="#{section.name}">Figure {section.number}</a>' for section in sections)
     return (
         "<h1>Level set teleportation, reproduced</h1>\n"
         "<p>The experiments of Mishkin, Bietti and Gower, <i>Level Set Teleportation: An Optimization Perspective</i>, "
@@ -139,53 +148,56 @@ def _head(sections: list[Section]) -> str:
 def _claims(sections: list[Section]) -> str:
     parts = ['<h2 id="claims">What the paper says, and what was found</h2>']
     for section in sections:
-        for claim in section.summary["claims"]:
-            solver = f", {SOLVER_TITLES[claim['solver']]}" if claim["solver"] else ""
-            where = (
-                f'<a href="#{section.name}">Figure {section.name[3:]}</a>, {section.tier.value} tier{escape(solver)}'
-            )
+        for claim in section.summary.claims:
+            words = claim_in_words(claim.holds)
+            solver = f", {SOLVER_TITLES.get(claim.solver, claim.solver)}" if claim.solver else ""
+            where = f'<a href="#{section.name}">Figure {section.number}</a>, {section.tier} tier{escape(solver)}'
             parts.append(
-                f'<div class="claim {claim["verdict"].replace(" ", "-")}"><p><span class="verdict">'
-                f"{escape(claim['verdict'])}</span>: {escape(claim['statement'])}</p>"
-                f'<p class="faint">{escape(claim["measured"])} ({where})</p></div>'
+                f'<div class="claim {words.replace(" ", "-")}"><p><span class="outcome">{words}</span>: '
+                f'{escape(claim.statement)}</p><p class="faint">{escape(claim.measured)} ({where})</p></div>'
             )
     return "\n".join(parts)
 
 
 def _figure(section: Section) -> str:
     summary = section.summary
-    number = section.name[3:]
-    parts = [f'<h2 id="{section.name}">Figure {number}: {escape(summary["title"])}</h2>']
-    runs = ", ".join(f"{count} {status}" for status, count in sorted(summary["runs"].items())) or "nothing to run"
-    cost = in_words(summary["compute_seconds"]) if summary["tasks"] else "none"
+    parts = [f'<h2 id="{section.name}">Figure {section.number}: {escape(summary.title)}</h2>']
+    runs = ", ".join(f"{count} {status}" for status, count in sorted(summary.runs.items())) or "nothing to run"
+    cost = in_words(summary.compute_seconds) if summary.tasks else "none"
     parts.append(
-        f'<p class="faint">Tier {section.tier.value}; {summary["tasks"]} tasks; runs: {runs}; computing: {cost}.</p>'
+        f'<p class="faint">Tier {section.tier}; {summary.tasks} tasks; runs: {escape(runs)}; computing: {cost}.</p>'
     )
-    for message in summary["failures"]:
+    for message in summary.failures:
         parts.append(f'<div class="claim does-not-hold"><p class="faint">failed: {escape(message)}</p></div>')
-    for name in summary["pictures"]:
-        picture = section.directory / name
-        if picture.exists():
-            data = base64.b64encode(picture.read_bytes()).decode("ascii")
-            caption = Path(name).stem.replace("-", " ", 1).replace("fig", "Figure ", 1)
-            parts.append(
-                f'<figure><img alt="{escape(caption)}" src="data:image/png;base64,{data}">'
-                f"<figcaption>{escape(caption)}</figcaption></figure>"
-            )
-    parts.append(_table(section.directory / "digest.csv"))
+    for picture in section.pictures():
+        data = base64.b64encode(picture.read_bytes()).decode("ascii")
+        caption = escape(picture.stem.replace("-", " ", 1).replace("fig", "Figure ", 1))
+        parts.append(
+            f'<figure><img alt="{caption}" src="data:image/png;base64,{data}">'
+            f"<figcaption>{caption}</figcaption></figure>"
+        )
+    digest = section.directory / "digest.csv"
+    if digest.exists():
+        with digest.open(newline="", encoding="utf-8", errors="replace") as file:
+            header, *rows = [row for row in csv.reader(file) if row] or [[]]
+        parts.append(_table([name.replace("_", " ") for name in header], rows))
     return "\n".join(parts)
 
 
-def _table(path: Path) -> str:
-    if not path.exists():
+def _environment(sections: list[Section]) -> str:
+    seen = {json.dumps(one, sort_keys=True) for section in sections for one in section.summary.environments}
+    rows = [json.loads(text) for text in sorted(seen)]
+    names = sorted({name for row in rows for name in row})
+    table = _table(names, [[row.get(name, "") for name in names] for row in rows])
+    return f'<h2 id="environment">Where it ran</h2>\n{table}' if table else ""
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    if not rows:
         return ""
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.reader(file))
-    if len(rows) < 2:
-        return ""
-    header = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in rows[0])
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[1:])
-    return f'<div class="wide"><table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table></div>'
+    head = "".join(f"<th>{escape(name)}</th>" for name in header)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _cell(text: str) -> str:
@@ -195,17 +207,3 @@ def _cell(text: str) -> str:
         return f"<td>{escape(text)}</td>"
     shown = "–" if math.isnan(number) else "∞" if math.isinf(number) else f"{number:.4g}"
     return f'<td class="number">{shown}</td>'
-
-
-def _environment(sections: list[Section]) -> str:
-    seen = {json.dumps(one, sort_keys=True) for section in sections for one in section.summary["environments"]}
-    rows = [json.loads(text) for text in sorted(seen)]
-    if not rows:
-        return ""
-    names = sorted({name for row in rows for name in row})
-    header = "".join(f"<th>{escape(name)}</th>" for name in names)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(row.get(name, '')))}</td>" for name in names) + "</tr>" for row in rows
-    )
-    table = f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<h2 id="environment">Where it ran</h2>\n<div class="wide">{table}</div>'

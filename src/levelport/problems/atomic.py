@@ -1,9 +1,15 @@
-"""Files that are either whole or absent."""
+"""Files that are whole or absent, whatever happens while they are written.
+
+A file is written under a temporary name beside its target, flushed to the disk, and renamed. The temporary name says
+which process on which machine is writing, so that what a killed process left behind can be told from work in progress.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
-import tempfile
+import socket
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,11 +19,53 @@ from pathlib import Path
 def replacing(target: Path) -> Iterator[Path]:
     """A temporary path beside ``target`` that becomes ``target`` on success and vanishes on failure."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
-    temporary = Path(name)
+    temporary = target.with_name(f"{_prefix()}{os.getpid()}-{uuid.uuid4().hex}")
     try:
         yield temporary
+        _flush(temporary)
         os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):  # the first trouble is the one to tell
+            temporary.unlink(missing_ok=True)
+        raise
+    with contextlib.suppress(OSError):  # makes the rename itself durable, where the system can
+        _flush(target.parent)
+
+
+def write_text(target: Path, text: str) -> None:
+    """Replace ``target`` by a file with this text."""
+    with replacing(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def remove_leftovers(directory: Path) -> int:
+    """Delete temporary files whose process on this machine is gone; those of others are left alone. How many."""
+    removed = 0
+    for path in directory.glob(f"{_prefix()}*"):
+        process = path.name[len(_prefix()) :].split("-")[0]
+        if process.isdigit() and not _alive(int(process)):
+            path.unlink(missing_ok=True)
+            removed += 1
+    return removed
+
+
+def _prefix() -> str:
+    return f".tmp-{socket.gethostname()}-"
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
     finally:
-        temporary.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

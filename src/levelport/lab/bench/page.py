@@ -14,7 +14,7 @@ from levelport.lab.bench import page_text as text
 from levelport.lab.bench.competitors import COMPETITORS
 from levelport.lab.bench.parts import ALONE, HELD_OUT, OURS
 from levelport.lab.engine.store import Store
-from levelport.lab.paper.reproduction import write_text
+from levelport.problems.atomic import write_text
 
 ORDER = list(COMPETITORS)
 
@@ -63,7 +63,7 @@ def _draw(frames: dict[str, pd.DataFrame], directory: Path) -> list[Path]:
     for name, (frame, draw) in makers.items():
         if frame.empty:
             continue
-        with style.applied():
+        with style.small_print():
             target = directory / f"{name}.png"
             draw(frame).savefig(target, dpi=130)
             written.append(target)

@@ -14,8 +14,8 @@ from levelport.lab.bench.overhead import OverheadSpec
 from levelport.lab.bench.specs import RaceSpec
 from levelport.lab.bench.subproblem_goal import SubproblemSpec
 from levelport.lab.bench.timing import TimingSpec
+from levelport.lab.choices import Tier
 from levelport.lab.engine.spec import RunSpec
-from levelport.lab.paper.study import Tier
 from levelport.problems.names import unknown_name
 
 OURS = "levelport.minimize"
@@ -46,18 +46,18 @@ VISITS = {
 
 
 def _logistic(tier: Tier) -> list[RunSpec]:
-    everyone = names((*CORE, *OTHERS)) if tier is Tier.FULL else names(CORE)
+    everyone = names((*CORE, *OTHERS)) if tier == "full" else names(CORE)
     return [RaceSpec(problem, name, CONVEX_BUDGET) for problem in instances.logistic() for name in everyone]
 
 
 def _held_out(tier: Tier) -> list[RunSpec]:
     """The second split of every data set, on which nothing was tuned."""
-    problems = [replace(problem, seed=HELD_OUT) for problem in instances.logistic(20 if tier is Tier.FULL else 6)]
+    problems = [replace(problem, seed=HELD_OUT) for problem in instances.logistic(20 if tier == "full" else 6)]
     return [RaceSpec(p, name, CONVEX_BUDGET) for p in problems for name in (*RIVALS, LBFGS_60, ALONE)]
 
 
 def _functions(tier: Tier) -> list[RunSpec]:
-    everyone = names((*CORE, *OTHERS)) if tier is Tier.FULL else names(CORE)
+    everyone = names((*CORE, *OTHERS)) if tier == "full" else names(CORE)
     problems = (*instances.quadratics(), *instances.functions())
     return [RaceSpec(problem, name, CONVEX_BUDGET) for problem in problems for name in everyone]
 
@@ -66,7 +66,7 @@ def _networks(tier: Tier) -> list[RunSpec]:
     """Full: the main three everywhere and for long, rivals at one penalty, more seeds, digits. Quick: less of it."""
     sets = instances.smallest_sets(SMALL_SETS)
     middle = instances.networks(sets, regs=(1e-4,))
-    if tier is not Tier.FULL:
+    if tier != "full":
         pairs = [(p, name) for p in instances.networks(sets) for name in (ALONE, OURS)]
         pairs += [(p, name) for p in middle for name in (NO_CLIMB, LBFGS, ADAMW)]
         return [RaceSpec(problem, name, 1000.0) for problem, name in pairs]
@@ -79,20 +79,20 @@ def _networks(tier: Tier) -> list[RunSpec]:
 
 
 def _visits(tier: Tier) -> list[RunSpec]:
-    sets = instances.smallest_sets(SMALL_SETS if tier is Tier.FULL else 6)
+    sets = instances.smallest_sets(SMALL_SETS if tier == "full" else 6)
     problems = instances.networks(sets, regs=(1e-4,))
     everyone = dict.fromkeys((*VISITS, *VISITS.values()))
     return [RaceSpec(problem, name, 1000.0) for problem in problems for name in everyone]
 
 
 def _subproblem(tier: Tier) -> list[RunSpec]:
-    regs = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6) if tier is Tier.FULL else (1e-2, 1e-4, 1e-6)
+    regs = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6) if tier == "full" else (1e-2, 1e-4, 1e-6)
     problems = [problem for problem in instances.logistic() if problem.reg in regs]
     return [SubproblemSpec(problem, steps) for problem in problems for steps in (5, 50)]
 
 
 def _timing(tier: Tier) -> list[RunSpec]:
-    sets, rounds = (20, 5) if tier is Tier.FULL else (SMALL_SETS, 3)
+    sets, rounds = (20, 5) if tier == "full" else (SMALL_SETS, 3)
     problems = [problem for problem in instances.logistic(sets) if problem.reg in (1e-3, 1e-6)]
     return [TimingSpec(p, (*RIVALS, ALONE), rounds=rounds, max_cost=1000.0) for p in problems]
 
@@ -109,7 +109,7 @@ def _overhead(tier: Tier) -> list[RunSpec]:
 
 
 def _memory(tier: Tier) -> list[RunSpec]:
-    everyone = (OURS, ALONE, LBFGS, ADAMW, "momentum + teleport every 50") if tier is Tier.FULL else (OURS, ALONE)
+    everyone = (OURS, ALONE, LBFGS, ADAMW, "momentum + teleport every 50") if tier == "full" else (OURS, ALONE)
     return [MemorySpec(name, 80.0) for name in everyone]
 
 

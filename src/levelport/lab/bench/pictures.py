@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 from levelport.lab.bench import tables
 from levelport.lab.bench.parts import ALONE, LBFGS, LBFGS_60, NEWTON_CG, NO_CLIMB, OURS
 from levelport.lab.bench.specs import accuracy
-from levelport.lab.level_sets import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED
 from levelport.lab.paper.profiles import Profile
-from levelport.lab.pictures import GREY, legend_below, new_figure
+from levelport.lab.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, legend_below, new_figure
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from torch import Tensor
 
 from levelport.lab.bench.scipy_solvers import ScipySolver
-from levelport.lab.level_sets import BLUE, GREEN, ORANGE, PURPLE, RED
+from levelport.lab.pictures import BLUE, GREEN, ORANGE, PURPLE, RED
 from levelport.objective import Objective
 from levelport.objectives.linear import LinearObjective
 from levelport.optim import Armijo, minimize

@@ -1,26 +1,39 @@
 """Where runs are computed: on this machine, on a Dask cluster, or on a Ray cluster, all through joblib.
 
 joblib is the one seam. ``loky`` starts worker processes here; ``dask`` and ``ray`` send the same calls to a cluster.
-Every worker computes with one BLAS thread, so that as many runs as cores go on at once without fighting each other.
+Every worker computes with one BLAS thread, so that as many runs as cores go on at once without fighting each other. No
+exception of a task escapes from its worker, and workers started here leave when the process that started them is gone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import platform
+import threading
+import time
+import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, get_args
 
 import joblib
+import torch
+from threadpoolctl import threadpool_limits
 
+from levelport.lab.choices import BackendName
 from levelport.lab.engine.spec import Run, RunSpec
-from levelport.lab.engine.worker import execute
-
-BackendName = Literal["loky", "dask", "ray"]
 
 Done = tuple[RunSpec, list[Run], float, dict[str, str]]
 """A specification, its runs, the seconds it took and where."""
+
+LOOK_FOR_PARENT = 1.0
+"""Seconds between two looks of a worker for the process that started it."""
+
+
+class WorkerLostError(ChildProcessError):
+    """A worker process was ended from outside; the message says what is safe and what to do."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +51,10 @@ class Backend:
     address: str | None = None
 
     def __post_init__(self) -> None:
-        if self.name not in ("loky", "dask", "ray"):
-            raise ValueError(f"there is no backend called {self.name!r}. Choose from: loky, dask, ray.")
+        if self.name not in get_args(BackendName):
+            raise ValueError(
+                f"there is no backend called {self.name!r}. Choose from: {', '.join(get_args(BackendName))}."
+            )
         if self.jobs < 1:
             raise ValueError(f"jobs must be at least 1, not {self.jobs}.")
         if self.address is not None and self.name == "loky":
@@ -50,12 +65,23 @@ class Backend:
         if self.name == "loky" and self.jobs == 1:
             yield from map(execute, specs)
             return
+        from joblib.externals.loky.process_executor import BrokenProcessPool
+
+        parent = os.getpid() if self.name == "loky" else None
         with self._joblib() as settings:
-            calls = (joblib.delayed(execute)(spec) for spec in specs)
-            if self.name == "ray":  # its joblib backend has no generator: hand it a few rounds at a time
-                yield from _in_rounds(calls, settings)
-            else:
-                yield from joblib.Parallel(return_as="generator_unordered", pre_dispatch="2*n_jobs", **settings)(calls)
+            calls = (joblib.delayed(execute)(spec, parent) for spec in specs)
+            try:
+                if self.name == "ray":  # its joblib backend has no generator: hand it a few rounds at a time
+                    yield from _in_rounds(calls, settings)
+                else:
+                    yield from joblib.Parallel(return_as="generator_unordered", pre_dispatch="2*n_jobs", **settings)(
+                        calls
+                    )
+            except BrokenProcessPool as error:
+                raise WorkerLostError(
+                    "a worker process was ended from outside, perhaps because memory ran out. Everything written "
+                    "before is safe: start the same command again, with fewer --jobs if it was the memory."
+                ) from error
 
     @contextlib.contextmanager
     def _joblib(self) -> Iterator[dict[str, Any]]:
@@ -111,3 +137,50 @@ def _in_rounds(calls: Iterator[Any], settings: dict[str, Any], size: int = 32) -
     parallel = joblib.Parallel(**settings)
     while batch := [call for _, call in zip(range(size), calls, strict=False)]:
         yield from parallel(batch)
+
+
+def execute(spec: RunSpec, parent: int | None = None) -> Done:
+    """Run ``spec`` on one thread; an exception becomes a failed run that says where it was raised.
+
+    ``parent`` is the process without which a worker has nothing to do any more.
+    """
+    if parent is not None:
+        _leave_with(parent)
+    torch.set_num_threads(1)
+    began = time.perf_counter()
+    with threadpool_limits(limits=1):
+        try:
+            runs = spec.run()
+            if not runs:
+                raise RuntimeError("the task returned no run")
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{os.path.basename(place.filename)}:{place.lineno}"
+            runs = [Run.failure(f"{type(error).__name__}: {error} ({where})")]
+    return spec, runs, time.perf_counter() - began, environment()
+
+
+@functools.cache
+def _leave_with(parent: int) -> None:
+    """End this process when ``parent`` is gone: a thread looks once a second, in the middle of a task as well."""
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(LOOK_FOR_PARENT)
+        os._exit(1)
+
+    threading.Thread(target=look, name="looks for the parent process", daemon=True).start()
+
+
+def environment() -> dict[str, str]:
+    """Where a result comes from, for the report."""
+    import levelport
+
+    return {
+        "host": platform.node(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "levelport": levelport.__version__,
+    }

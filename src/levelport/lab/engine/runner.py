@@ -57,7 +57,7 @@ class Plan:
 
 
 @dataclass
-class Outcome:
+class SweepResult:
     """What a start did."""
 
     results: dict[str, TaskResult]
@@ -67,28 +67,28 @@ class Outcome:
     seconds: float = 0.0
 
 
-def run_plan(plan: Plan, store: Store, backend: Backend, progress: Progress | None = None) -> Outcome:
+def run_plan(plan: Plan, store: Store, backend: Backend, progress: Progress | None = None) -> SweepResult:
     """Compute what is missing and return everything.
 
     Results are written one by one as they arrive: an interruption at any moment costs at most the tasks in flight.
     """
     shown = progress if progress is not None else SilentProgress()
-    outcome = Outcome(results=dict(plan.found.results))
+    sweep = SweepResult(results=dict(plan.found.results))
     began = time.perf_counter()
     with shown.running(plan.todo):
-        for spec, runs, seconds, environment in backend.compute(_not_yet_there(plan, store, outcome, shown)):
+        for spec, runs, seconds, environment in backend.compute(_not_yet_there(plan, store, sweep, shown)):
             store.put(spec, runs, seconds, environment)
-            outcome.computed += 1
+            sweep.computed += 1
             failed = next((run for run in runs if run.status is RunStatus.FAILED), None)
             if failed is not None:
-                outcome.failures.append(f"{spec.label}: {failed.message}")
+                sweep.failures.append(f"{spec.label}: {failed.message}")
             shown.finished(spec, failed=failed is not None)
-    outcome.results.update(store.look(spec.key for spec in plan.todo).results)
-    outcome.seconds = time.perf_counter() - began
-    return outcome
+    sweep.results.update(store.look(spec.key for spec in plan.todo).results)
+    sweep.seconds = time.perf_counter() - began
+    return sweep
 
 
-def _not_yet_there(plan: Plan, store: Store, outcome: Outcome, shown: Progress) -> Iterator[RunSpec]:
+def _not_yet_there(plan: Plan, store: Store, sweep: SweepResult, shown: Progress) -> Iterator[RunSpec]:
     """The tasks to do, leaving out what another process has finished meanwhile.
 
     The order differs from process to process, so that two on the same store share the work instead of doubling it.
@@ -98,7 +98,7 @@ def _not_yet_there(plan: Plan, store: Store, outcome: Outcome, shown: Progress) 
     random.Random(os.getpid()).shuffle(todo)
     for spec in todo:
         if spec.key not in failed and store.has(spec.key):
-            outcome.by_others += 1
+            sweep.by_others += 1
             shown.finished(spec, failed=False)
             continue
         yield spec

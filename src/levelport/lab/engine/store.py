@@ -1,6 +1,6 @@
 """Results on disk: one parquet shard per task, written so that no moment is a bad one to pull the plug.
 
-* A shard is written under a temporary name, flushed to the disk, and renamed. It is there in full or not at all.
+* A shard is there in full or not at all (:mod:`levelport.problems.atomic`).
 * Its name is the key of the specification. Two processes that compute the same task write the same name: the second
   rename replaces the first, and nothing is counted twice. Copies under other names are recognised by the key inside.
 * Pages carry checksums. A shard that cannot be read, or whose content belongs to another name, is moved to
@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from levelport.lab.engine.spec import Run, RunSpec, RunStatus
+from levelport.problems.atomic import remove_leftovers, replacing
 
 SCHEMA = pa.schema(
     [
@@ -117,17 +117,10 @@ class Store:
         )
         rows = [_row(run) for run in runs]
         table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata({"levelport": content}))
-        temporary = self.shards / f".tmp-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex}"
         try:
-            with open(temporary, "wb") as file:
-                pq.write_table(table, file, compression="zstd", write_page_checksum=True)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path(spec.key))
-            _sync_directory(self.shards)
+            with replacing(self.path(spec.key)) as temporary:
+                pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
             raise StoreError(
                 f"a result could not be written to {self.shards} ({error.strerror or error}). Everything written "
                 "before is safe: make room or choose another directory with --out, and start the same command again."
@@ -135,7 +128,7 @@ class Store:
 
     def look(self, keys: Iterable[str] | None = None) -> Found:
         """Read the shards of ``keys`` (all if None), set damaged ones aside, and report."""
-        found = Found(leftovers=self._remove_leftovers())
+        found = Found(leftovers=remove_leftovers(self.shards))
         wanted = None if keys is None else set(keys)
         for path in sorted(self.shards.glob("*.parquet")):
             if wanted is not None and path.stem not in wanted and len(path.stem) == 20:
@@ -171,17 +164,6 @@ class Store:
                 found.damaged.append(f"{path.name} ({reason}); now {aside}")
             return None
 
-    def _remove_leftovers(self) -> int:
-        """Delete temporary files whose process on this machine is gone; those of others are left alone."""
-        removed = 0
-        host = socket.gethostname()
-        for path in self.shards.glob(f".tmp-{host}-*"):
-            process = path.name[len(f".tmp-{host}-") :].split("-")[0]
-            if process.isdigit() and not _alive(int(process)):
-                path.unlink(missing_ok=True)
-                removed += 1
-        return removed
-
 
 def _row(run: Run) -> dict[str, Any]:
     return {
@@ -205,23 +187,3 @@ def _run(row: dict[str, Any]) -> Run:
         facts=dict(row["facts"]),
         curves={name: np.asarray(curve, dtype=np.float64) for name, curve in row["curves"]},
     )
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the rename itself durable, where the system can."""
-    with contextlib.suppress(OSError):
-        handle = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from levelport.lab.choices import SolverName
+from levelport.lab.claims import Claim, NotRunError
 from levelport.lab.engine.spec import Curve, Run, RunSpec
 from levelport.lab.paper.methods import Method
 from levelport.lab.paper.profile_grid import Model, Variant, half_of, variants
 from levelport.lab.paper.profiles import Band
-from levelport.lab.paper.study import NOT_RUN, Claim, Results, Setup, Study, Tier, Verdict
-from levelport.lab.paper.teleports import SolverName, TeleportPlan, every
+from levelport.lab.paper.study import METHOD_COLOURS, Results, Setup, Study, method_legend
+from levelport.lab.paper.teleports import TeleportPlan, every
 from levelport.lab.paper.training import Training
-from levelport.lab.pictures import (
-    METHOD_COLOURS,
-    WITH_TELEPORTS,
-    WITHOUT_TELEPORTS,
-    legend_below,
-    method_legend,
-    new_figure,
-)
+from levelport.lab.pictures import WITH_TELEPORTS, WITHOUT_TELEPORTS, legend_below, new_figure
 
 QUANTITIES = (("value", "objective"), ("gradient_norm", "gradient norm"), ("test_accuracy", "test accuracy"))
 
@@ -40,10 +34,24 @@ class Scene:
     seeds: tuple[int, ...] = (0,)
 
 
+Medians = dict[tuple[str, Method], tuple[float, float]]
+"""By problem and method: median over restarts of the last value of a curve, without and with teleports."""
+
+
+class Conclusion(NamedTuple):
+    """What the paper concludes from the ends of the curves."""
+
+    name: str
+    statement: str
+    check: Callable[[Medians], tuple[bool, str]]
+    quantity: str = "value"
+
+
 class CurveStudy(Study):
     """Objective, gradient norm and test accuracy against iterations or epochs; a picture per solver."""
 
     tick: ClassVar[str] = "iterations"
+    conclusions: ClassVar[tuple[Conclusion, ...]]
 
     @abstractmethod
     def scenes(self, setup: Setup) -> list[Scene]:
@@ -80,7 +88,7 @@ class CurveStudy(Study):
                 for panel, (_, title) in zip(row, QUANTITIES, strict=True):
                     panel.set_title(f"{title}, {scene.title}" if len(scenes) > 1 else title)
                     panel.set_xlabel(self.tick)
-            legend_below(figure, method_legend(list(Method)))
+            legend_below(figure, method_legend())
             pictures[f"{self.name}-{solver}"] = figure
         return pictures
 
@@ -115,16 +123,28 @@ class CurveStudy(Study):
         grouped = table.groupby(["problem", "method", "teleports"], sort=False)
         return grouped[["final", "accuracy", "hvps", "seconds"]].median().reset_index()
 
-    def medians(
-        self, setup: Setup, results: Results, solver: SolverName, quantity: str
-    ) -> dict[tuple[str, Method], tuple[float, float]]:
-        """Median over restarts of the last value of a curve, without and with teleports; empty unless all is there."""
-        found: dict[tuple[str, Method], tuple[float, float]] = {}
+    def claims(self, setup: Setup, results: Results) -> list[Claim]:
+        return [
+            Claim.checked(
+                f"{name}-{solver}",
+                statement,
+                lambda solver=solver, check=check, quantity=quantity: check(  # type: ignore[misc]
+                    self.medians(setup, results, solver, quantity)
+                ),
+                solver,
+            )
+            for solver in setup.solvers
+            for name, statement, check, quantity in self.conclusions
+        ]
+
+    def medians(self, setup: Setup, results: Results, solver: SolverName, quantity: str) -> Medians:
+        """The ends of the curves; every restart has to be there."""
+        found: Medians = {}
         for scene in self.scenes(setup):
             for method in Method:
                 pair = [self.runs(setup, results, scene, v) for v in (Variant(method), Variant(method, solver))]
                 if any(len(runs) < len(scene.seeds) for runs in pair):
-                    return {}
+                    raise NotRunError
                 before, after = (float(np.median([run.curves[quantity][-1] for run in runs])) for runs in pair)
                 found[scene.title, method] = before, after
         return found
@@ -154,19 +174,19 @@ class MnistStudy(CurveStudy):
     batch: ClassVar[int | None] = None
 
     def scenes(self, setup: Setup) -> list[Scene]:
-        data = "mnist" if setup.tier is Tier.FULL else "digits"
-        units = {Tier.FULL: 500, Tier.QUICK: 50, Tier.SMOKE: 5}[setup.tier]
-        seeds = (0, 1) if setup.tier is Tier.SMOKE else (0, 1, 2)
+        data = "mnist" if setup.tier == "full" else "digits"
+        units = {"full": 500, "quick": 50, "smoke": 5}[setup.tier]
+        seeds = (0, 1) if setup.tier == "smoke" else (0, 1, 2)
         return [Scene(f"mlp-{self.activation}-{units}/{data}", seeds)]
 
     def spec(self, setup: Setup, scene: Scene, variant: Variant, seed: int) -> Training:
-        ticks = {Tier.FULL: 100 if self.batch is None else 30, Tier.QUICK: 16, Tier.SMOKE: 7}[setup.tier]
+        ticks = {"full": 100 if self.batch is None else 30, "quick": 16, "smoke": 7}[setup.tier]
         settings = variant.method.settings
-        if setup.tier is not Tier.FULL:
+        if setup.tier != "full":
             settings = (0.1, 0.5) if variant.method is Method.ARMIJO else (1.0, 0.1, 0.01)
         plan = None
         if variant.solver is not None:
-            limit = 2 if setup.tier is Tier.SMOKE else 50
+            limit = 2 if setup.tier == "smoke" else 50
             plan = TeleportPlan(variant.solver, every(5, 5, ticks), limit=limit)
         return Training(
             scene.title,
@@ -181,43 +201,50 @@ class MnistStudy(CurveStudy):
         )
 
 
+def _all_better(medians: Medians) -> tuple[bool, str]:
+    return all(after < before for before, after in medians.values()), _in_words(medians)
+
+
+def _all_within_two_points(medians: Medians) -> tuple[bool, str]:
+    return all(abs(after - before) <= 0.02 for before, after in medians.values()), _in_words(medians)
+
+
+def _all_within_a_tenth(medians: Medians) -> tuple[bool, str]:
+    return all(abs(before - after) <= 0.1 * before for before, after in medians.values()), _in_words(medians)
+
+
+def _sgd_and_polyak_only(medians: Medians) -> tuple[bool, str]:
+    helped = {method for (_, method), (before, after) in medians.items() if after < before}
+    holds = {Method.SGD, Method.POLYAK} <= helped and not {Method.ARMIJO, Method.MOMENTUM} & helped
+    return holds, _in_words(medians)
+
+
+def _similar_or_better(medians: Medians) -> tuple[bool, str]:
+    good = sum(after <= 1.05 * before for before, after in medians.values())
+    worst = max(medians, key=lambda key: medians[key][1] / medians[key][0])
+    before, after = medians[worst]
+    words = f"{good} of {len(medians)} within 5 % or better; worst: {worst[1].label} on {worst[0]}, "
+    return good == len(medians), words + f"{before:.4g} → {after:.4g}"
+
+
+def _in_words(medians: Medians) -> str:
+    return ", ".join(f"{method.label} {before:.4g} → {after:.4g}" for (_, method), (before, after) in medians.items())
+
+
 class MnistSmooth(MnistStudy):
     """Figure 5."""
 
     name = "fig5"
     title = "MNIST, softplus network, full batch"
-
-    def claims(self, setup: Setup) -> list[Claim]:
-        claims = []
-        for solver in setup.solvers:
-            claims += [
-                Claim(
-                    f"mnist-faster-{solver}",
-                    "Teleporting improves every method on a smooth network, full batch.",
-                    partial(self._improves, solver),
-                    solver,
-                ),
-                Claim(
-                    f"mnist-accuracy-{solver}",
-                    "Teleporting does not affect test accuracy (within two points).",
-                    partial(self._accuracy, solver),
-                    solver,
-                ),
-            ]
-        return claims
-
-    def _improves(self, solver: SolverName, setup: Setup, results: Results) -> Verdict:
-        medians = self.medians(setup, results, solver, "value")
-        if not medians:
-            return NOT_RUN
-        return Verdict(all(after < before for before, after in medians.values()), _values_in_words(medians))
-
-    def _accuracy(self, solver: SolverName, setup: Setup, results: Results) -> Verdict:
-        medians = self.medians(setup, results, solver, "test_accuracy")
-        if not medians:
-            return NOT_RUN
-        close = all(abs(after - before) <= 0.02 for before, after in medians.values())
-        return Verdict(close, _values_in_words(medians))
+    conclusions = (
+        Conclusion("mnist-faster", "Teleporting improves every method on a smooth network, full batch.", _all_better),
+        Conclusion(
+            "mnist-accuracy",
+            "Teleporting does not affect test accuracy (within two points).",
+            _all_within_two_points,
+            "test_accuracy",
+        ),
+    )
 
 
 class MnistStochastic(MnistStudy):
@@ -227,23 +254,13 @@ class MnistStochastic(MnistStudy):
     title = "MNIST, softplus network, mini-batches of 128"
     tick = "epochs"
     batch = 128
-
-    def claims(self, setup: Setup) -> list[Claim]:
-        return [
-            Claim(
-                f"mnist-stochastic-{solver}",
-                "With mini-batches, teleports neither help nor harm (final loss within 10 %).",
-                partial(self._no_difference, solver),
-                solver,
-            )
-            for solver in setup.solvers
-        ]
-
-    def _no_difference(self, solver: SolverName, setup: Setup, results: Results) -> Verdict:
-        medians = self.medians(setup, results, solver, "value")
-        if not medians:
-            return NOT_RUN
-        return Verdict(all(abs(b - a) <= 0.1 * b for b, a in medians.values()), _values_in_words(medians))
+    conclusions = (
+        Conclusion(
+            "mnist-stochastic",
+            "With mini-batches, teleports neither help nor harm (final loss within 10 %).",
+            _all_within_a_tenth,
+        ),
+    )
 
 
 class MnistNonSmooth(MnistStudy):
@@ -252,25 +269,11 @@ class MnistNonSmooth(MnistStudy):
     name = "fig14"
     title = "MNIST, ReLU network, full batch"
     activation = "relu"
-
-    def claims(self, setup: Setup) -> list[Claim]:
-        return [
-            Claim(
-                f"mnist-relu-{solver}",
-                "With ReLU, teleports help SGD and SPS but not SGD-LS and SGD-M.",
-                partial(self._mixed, solver),
-                solver,
-            )
-            for solver in setup.solvers
-        ]
-
-    def _mixed(self, solver: SolverName, setup: Setup, results: Results) -> Verdict:
-        medians = self.medians(setup, results, solver, "value")
-        if not medians:
-            return NOT_RUN
-        helped = {method for (_, method), (before, after) in medians.items() if after < before}
-        holds = {Method.SGD, Method.POLYAK} <= helped and not {Method.ARMIJO, Method.MOMENTUM} & helped
-        return Verdict(holds, _values_in_words(medians))
+    conclusions = (
+        Conclusion(
+            "mnist-relu", "With ReLU, teleports help SGD and SPS but not SGD-LS and SGD-M.", _sgd_and_polyak_only
+        ),
+    )
 
 
 class UciCurves(CurveStudy):
@@ -282,34 +285,16 @@ class UciCurves(CurveStudy):
     reg: ClassVar[float]
 
     def scenes(self, setup: Setup) -> list[Scene]:
-        sets = {Tier.FULL: self.sets, Tier.QUICK: self.quick_sets, Tier.SMOKE: ("blood",)}[setup.tier]
+        sets = {"full": self.sets, "quick": self.quick_sets, "smoke": ("blood",)}[setup.tier]
         return [Scene(name) for name in sets]
 
     def spec(self, setup: Setup, scene: Scene, variant: Variant, seed: int) -> Training:
         half = half_of(self.model, "deterministic", setup)
-        variant = replace(variant, limit=1) if setup.tier is Tier.SMOKE and variant.solver else variant
+        variant = replace(variant, limit=1) if setup.tier == "smoke" and variant.solver else variant
         return half.spec(f"{half.model}/{scene.title}", self.reg, variant)
 
-    def claims(self, setup: Setup) -> list[Claim]:
-        return [
-            Claim(
-                f"{self.name}-final-{solver}",
-                "On the chosen sets, methods with teleports end at a similar or better objective than without.",
-                partial(self._similar_or_better, solver),
-                solver,
-            )
-            for solver in setup.solvers
-        ]
 
-    def _similar_or_better(self, solver: SolverName, setup: Setup, results: Results) -> Verdict:
-        medians = self.medians(setup, results, solver, "value")
-        if not medians:
-            return NOT_RUN
-        good = sum(after <= 1.05 * before for before, after in medians.values())
-        worst = max(medians, key=lambda key: medians[key][1] / medians[key][0])
-        before, after = medians[worst]
-        words = f"{good} of {len(medians)} within 5 % or better; worst: {worst[1].label} on {worst[0]}, "
-        return Verdict(good == len(medians), words + f"{before:.4g} → {after:.4g}")
+_ENDS = "On the chosen sets, methods with teleports end at a similar or better objective than without."
 
 
 class LogisticCurves(UciCurves):
@@ -321,6 +306,7 @@ class LogisticCurves(UciCurves):
     sets = ("chess-krvkp", "ionosphere", "tic-tac-toe")
     quick_sets = sets
     reg = 1e-6
+    conclusions = (Conclusion("fig17-final", _ENDS, _similar_or_better),)
 
 
 class NetworkCurves(UciCurves):
@@ -332,7 +318,4 @@ class NetworkCurves(UciCurves):
     sets = ("credit-approval", "pima", "ringnorm")
     quick_sets = ("blood", "pima")
     reg = 1e-2
-
-
-def _values_in_words(medians: dict[tuple[str, Method], tuple[float, float]]) -> str:
-    return ", ".join(f"{method.label} {before:.4g} → {after:.4g}" for (_, method), (before, after) in medians.items())
+    conclusions = (Conclusion("fig18-final", _ENDS, _similar_or_better),)

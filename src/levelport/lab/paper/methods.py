@@ -1,7 +1,7 @@
 """The optimizers of the paper, stepping all members of a grid at once.
 
-An ensemble is a matrix W whose rows w_j are the iterates of one method with different settings s_j (a step size, or the
-constant of the Armijo condition). With f_j and g_j at w_j, one step of each method is
+The rows w_j of a matrix W are the iterates of one method with different settings s_j (a step size, or the constant of
+the Armijo condition). With f_j and g_j at w_j, one step of each method is
 
     sgd          w_j ← w_j - s_j g_j
     momentum     b_j ← β b_j + (1 - μ) g_j (b_j = g_j at first),   w_j ← w_j - s_j b_j,   β = μ = 0.9
@@ -53,7 +53,7 @@ class Method(str, Enum):
         """The grid of the paper: Armijo constants or step sizes."""
         return ARMIJO_CONSTANTS if self is Method.ARMIJO else STEP_SIZES
 
-    def rule(self, settings: Tensor) -> StepRule:
+    def rule(self, settings: Tensor) -> BatchedRule:
         """A fresh step rule for members with these settings."""
         return _RULES[self](settings)
 
@@ -68,7 +68,7 @@ _LABELS = {
 
 
 @dataclass(frozen=True)
-class Step:
+class BatchedStep:
     """Where the members go, and what that cost.
 
     Attributes:
@@ -82,7 +82,7 @@ class Step:
     evaluated: Tensor
 
 
-class StepRule(ABC):
+class BatchedRule(ABC):
     """Moves the members; may remember what it needs from step to step."""
 
     searches: bool = False
@@ -92,20 +92,20 @@ class StepRule(ABC):
         self.settings = settings
 
     @abstractmethod
-    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> Step:
+    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> BatchedStep:
         """One step of every member."""
 
-    def _free(self, W: Tensor) -> Step:
+    def _free(self, W: Tensor) -> BatchedStep:
         nothing = torch.zeros(len(W), dtype=torch.int64)
-        return Step(W, nothing, nothing)
+        return BatchedStep(W, nothing, nothing)
 
 
-class _Gradient(StepRule):
-    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> Step:
+class _Gradient(BatchedRule):
+    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> BatchedStep:
         return self._free(W - self.settings[:, None] * g)
 
 
-class _Momentum(StepRule):
+class _Momentum(BatchedRule):
     momentum = 0.9
     dampening = 0.9
 
@@ -113,7 +113,7 @@ class _Momentum(StepRule):
         super().__init__(settings)
         self._buffer: Tensor | None = None
 
-    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> Step:
+    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> BatchedStep:
         if self._buffer is None:
             self._buffer = g.clone()
         else:
@@ -121,22 +121,22 @@ class _Momentum(StepRule):
         return self._free(W - self.settings[:, None] * self._buffer)
 
 
-class _Polyak(StepRule):
-    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> Step:
+class _Polyak(BatchedRule):
+    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> BatchedStep:
         size = g.square().sum(dim=1)
         # A vanishing gradient makes the quotient infinite or undefined; the step is zero all the same.
         step = torch.where(size > 0, torch.minimum(self.settings, f / size), 0.0)
         return self._free(W - step[:, None] * g)
 
 
-class _Normalized(StepRule):
-    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> Step:
+class _Normalized(BatchedRule):
+    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> BatchedStep:
         norm = torch.linalg.vector_norm(g, dim=1)
         step = torch.where(norm > 0, self.settings / norm, 0.0)
         return self._free(W - step[:, None] * g)
 
 
-class _Armijo(StepRule):
+class _Armijo(BatchedRule):
     searches = True
     grow = 1.25
     shrink = 0.8
@@ -148,7 +148,7 @@ class _Armijo(StepRule):
         self._last = torch.ones_like(settings)
         self._hopeless = (torch.full_like(settings, torch.nan), torch.full_like(settings, torch.nan))
 
-    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> Step:
+    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> BatchedStep:
         size = g.square().sum(dim=1)
         eta, accepted = self._last.clone(), torch.zeros_like(self._last)
         values = torch.zeros(len(W), dtype=torch.int64)
@@ -168,10 +168,10 @@ class _Armijo(StepRule):
         moved = accepted > 0.0
         self._hopeless = (torch.where(moved, torch.nan, f), torch.where(moved, torch.nan, size))
         self._last = torch.where(moved, accepted, self._last)
-        return Step(W - accepted[:, None] * g, values, moved.long())
+        return BatchedStep(W - accepted[:, None] * g, values, moved.long())
 
 
-_RULES: dict[Method, type[StepRule]] = {
+_RULES: dict[Method, type[BatchedRule]] = {
     Method.SGD: _Gradient,
     Method.MOMENTUM: _Momentum,
     Method.POLYAK: _Polyak,

@@ -12,13 +12,26 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from levelport.lab.choices import SolverName
+from levelport.lab.claims import Claim, NotRunError
 from levelport.lab.engine.spec import Run, RunSpec, RunStatus, choose
-from levelport.lab.level_sets import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED
 from levelport.lab.paper.methods import STEP_SIZES, Method
-from levelport.lab.paper.study import NOT_RUN, Claim, Results, Setup, Study, Tier, Verdict
-from levelport.lab.paper.teleports import SolverName, TeleportPlan, every
-from levelport.lab.paper.training import Training
-from levelport.lab.pictures import WITH_TELEPORTS, WITHOUT_TELEPORTS, legend_below, new_figure
+from levelport.lab.paper.study import Results, Setup, Study
+from levelport.lab.paper.teleports import TeleportPlan, every
+from levelport.lab.paper.training import CURVES, Training
+from levelport.lab.pictures import (
+    BLACK,
+    BLUE,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    RED,
+    WITH_TELEPORTS,
+    WITHOUT_TELEPORTS,
+    LegendEntry,
+    legend_below,
+    new_figure,
+)
 from levelport.objective import Point
 from levelport.optim import MinimizeRow, MinimizeStatus, Newton, minimize
 from levelport.problems import problem
@@ -67,14 +80,13 @@ class NewtonRun(RunSpec):
             callback=keep,
         )
         diverged = result.status is MinimizeStatus.DIVERGED
-        names = ("value", "gradient_norm", "test_accuracy", "gradient_equivalents", "seconds")
         return Run(
             setting=math.nan if step is None else step,
             status=RunStatus.DIVERGED if diverged else RunStatus.OK,
             message=result.message,
             final_value=math.inf if diverged else result.value,
             facts={"iterations": float(result.iterations), "hvps": float(result.cost.hvps)},
-            curves=dict(zip(names, np.array(rows, dtype=np.float64).T, strict=True)),
+            curves=dict(zip(CURVES, np.array(rows, dtype=np.float64).T, strict=True)),
         )
 
 
@@ -92,9 +104,9 @@ HVPS = 25
 
 def lines(setup: Setup) -> list[Line]:
     """Newton-CG with and without search, then gradient descent with teleports by each solver."""
-    steps = STEP_SIZES if setup.tier is not Tier.SMOKE else (1.0, 0.1)
-    constants = Method.ARMIJO.settings if setup.tier is Tier.FULL else (0.1, 0.5)
-    hvps = HVPS if setup.tier is not Tier.SMOKE else 4
+    steps = STEP_SIZES if setup.tier != "smoke" else (1.0, 0.1)
+    constants = Method.ARMIJO.settings if setup.tier == "full" else (0.1, 0.5)
+    hvps = HVPS if setup.tier != "smoke" else 4
     colours = {"published": (BLUE, GREEN), "ours": (ORANGE, RED)}
     found = [
         Line("Newton-CG", BLACK, False, lambda name, ticks: NewtonRun(name, 0.0, hvps, ticks, settings=steps)),
@@ -125,12 +137,12 @@ class NewtonStudy(Study):
     def problems(self, setup: Setup) -> list[tuple[str, int]]:
         """Names and iterations, without regularisation as in the paper."""
         sets = {
-            Tier.FULL: (("hill-valley", "chess-krvkp", "tic-tac-toe"), ("credit-approval", "pima", "ringnorm")),
-            Tier.QUICK: (("chess-krvkp", "ionosphere", "tic-tac-toe"), ("blood", "pima")),
-            Tier.SMOKE: (("blood",), ("blood",)),
+            "full": (("hill-valley", "chess-krvkp", "tic-tac-toe"), ("credit-approval", "pima", "ringnorm")),
+            "quick": (("chess-krvkp", "ionosphere", "tic-tac-toe"), ("blood", "pima")),
+            "smoke": (("blood",), ("blood",)),
         }[setup.tier]
-        convex_ticks, network_ticks = {Tier.FULL: (150, 50), Tier.QUICK: (50, 10), Tier.SMOKE: (3, 2)}[setup.tier]
-        network = "mlp-relu-5-5" if setup.tier is Tier.SMOKE else "mlp-relu-100-100"
+        convex_ticks, network_ticks = {"full": (150, 50), "quick": (50, 10), "smoke": (3, 2)}[setup.tier]
+        network = "mlp-relu-5-5" if setup.tier == "smoke" else "mlp-relu-100-100"
         convex_problems = [(f"logreg/{name}", convex_ticks) for name in sets[0]]
         network_problems = [(f"{network}/{name}", network_ticks) for name in sets[1]]
         return (convex_problems if self.convex else []) + (network_problems if self.networks else [])
@@ -163,7 +175,7 @@ class NewtonStudy(Study):
         for row in panels[len(problems) :]:
             for panel in row:
                 panel.set_axis_off()
-        looks: list[tuple[str, dict[str, object]]] = [
+        looks: list[LegendEntry] = [
             (line.label, {"color": line.colour, "linestyle": WITH_TELEPORTS if line.solid else WITHOUT_TELEPORTS})
             for line in lines(setup)
         ]
@@ -203,57 +215,51 @@ class NewtonComparison(NewtonStudy):
     name = "fig6"
     title = "Newton-CG against gradient descent with teleports at every step, equal HVPs: best objective so far"
 
-    def claims(self, setup: Setup) -> list[Claim]:
+    def claims(self, setup: Setup, results: Results) -> list[Claim]:
+        table = self.table(setup, results)
+        convex = [name for name in self._names(setup, "logreg") if name.split("/")[1] in ("hill-valley", "chess-krvkp")]
+        networks = self._names(setup, "mlp")
+        stalls = "On Hill Valley and Chess, Newton-CG stalls and GD with teleports goes below it."
+        below = "On networks, GD with teleports goes below Newton-CG."
         claims = []
         for solver in setup.solvers:
             claims += [
-                Claim(
-                    f"newton-stalls-{solver}",
-                    "On Hill Valley and Chess, Newton-CG stalls and GD with teleports goes below it.",
-                    partial(self._overtakes, solver, ("hill-valley", "chess-krvkp"), "logreg"),
-                    solver,
-                ),
-                Claim(
-                    f"below-newton-on-networks-{solver}",
-                    "On networks, GD with teleports goes below Newton-CG.",
-                    partial(self._overtakes, solver, (), "mlp"),
-                    solver,
+                Claim.checked(f"newton-stalls-{solver}", stalls, partial(overtakes, table, convex, solver), solver),
+                Claim.checked(
+                    f"below-newton-on-networks-{solver}", below, partial(overtakes, table, networks, solver), solver
                 ),
             ]
-        claims.append(Claim("newton-fails-on-networks", "On networks, Newton-CG fails.", self._newton_fails))
-        return claims
+        fails = partial(newton_fails, table, networks)
+        return [*claims, Claim.checked("newton-fails-on-networks", "On networks, Newton-CG fails.", fails)]
 
-    def _newton_fails(self, setup: Setup, results: Results) -> Verdict:
-        """Neither variant of Newton-CG brings the loss below a tenth of where it started, on any network."""
-        table = self.table(setup, results)
-        if table.empty:
-            return NOT_RUN
-        rows = table[table["method"].str.startswith("Newton") & table["problem"].str.startswith("mlp")]
-        if rows.empty or len(rows) < 2 * sum(name.startswith("mlp") for name, _ in self.problems(setup)):
-            return NOT_RUN
-        words = [f"{row.problem} {row.method}: {row.start:.3g} to {row.best:.3g}" for row in rows.itertuples()]
-        return Verdict(bool((rows["best"] > 0.1 * rows["start"]).all()), "; ".join(words))
+    def _names(self, setup: Setup, model: str) -> list[str]:
+        return [name for name, _ in self.problems(setup) if name.startswith(model)]
 
-    def _overtakes(
-        self, solver: SolverName, sets: tuple[str, ...], model: str, setup: Setup, results: Results
-    ) -> Verdict:
-        """The better GD with teleports ends below the better Newton-CG, by 1 %, on every one of the problems."""
-        wanted = [
-            (name, ticks)
-            for name, ticks in self.problems(setup)
-            if name.startswith(model) and (not sets or name.split("/")[1] in sets)
-        ]
-        table = self.table(setup, results)
-        outcomes, words = [], []
-        for name, _ in wanted:
-            rows = table[table["problem"] == name] if len(table) else table
-            newton = rows[rows["method"].str.startswith("Newton")] if len(rows) else rows
-            gd = rows[rows["method"].str.endswith(solver)] if len(rows) else rows
-            if len(newton) < 2 or len(gd) < 2:
-                return NOT_RUN
-            outcomes.append(bool(gd["best"].min() < 0.99 * newton["best"].min()))
-            words.append(f"{name}: Newton-CG {newton['best'].min():.3g}, GD {gd['best'].min():.3g}")
-        return Verdict(all(outcomes), "; ".join(words)) if outcomes else NOT_RUN
+
+def newton_fails(table: pd.DataFrame, networks: list[str]) -> tuple[bool, str]:
+    """Neither variant of Newton-CG brings the loss below a tenth of where it started, on any network."""
+    rows = pd.concat([_both(table, name, "Newton") for name in networks])
+    words = [f"{row.problem} {row.method}: {row.start:.3g} to {row.best:.3g}" for row in rows.itertuples()]
+    return bool((rows["best"] > 0.1 * rows["start"]).all()), "; ".join(words)
+
+
+def overtakes(table: pd.DataFrame, problems: list[str], solver: SolverName) -> tuple[bool, str]:
+    """The better GD with teleports ends below the better Newton-CG, by 1 %, on every one of the problems."""
+    if not problems:
+        raise NotRunError
+    bests = {name: [_both(table, name, kind)["best"].min() for kind in ("Newton", solver)] for name in problems}
+    words = [f"{name}: Newton-CG {newton:.3g}, GD {gd:.3g}" for name, (newton, gd) in bests.items()]
+    return all(gd < 0.99 * newton for newton, gd in bests.values()), "; ".join(words)
+
+
+def _both(table: pd.DataFrame, problem: str, kind: str) -> pd.DataFrame:
+    """The two rows, with and without line search, of Newton-CG or of GD with a solver's teleports."""
+    if table.empty:
+        raise NotRunError
+    rows = table[(table["problem"] == problem) & table["method"].str.contains(kind, regex=False)]
+    if len(rows) < 2:
+        raise NotRunError
+    return rows
 
 
 class NewtonLogistic(NewtonStudy):

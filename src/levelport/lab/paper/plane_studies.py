@@ -11,16 +11,18 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 
+from levelport.lab.choices import SolverName
+from levelport.lab.claims import Claim
 from levelport.lab.engine.spec import Run, RunSpec
-from levelport.lab.level_sets import BLACK, BLUE, GREEN, ORANGE, RED
-from levelport.lab.paper import initial_teleport
-from levelport.lab.paper.study import NOT_RUN, Claim, Results, Setup, Study, Verdict
-from levelport.lab.paper.teleports import SolverName, TeleportPlan
-from levelport.lab.pictures import GREY, legend_below, new_figure
+from levelport.lab.paper import plane
+from levelport.lab.paper.study import Results, Setup, Study
+from levelport.lab.paper.teleports import TeleportPlan
+from levelport.lab.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, RED, legend_below, new_figure
+from levelport.problems.functions import function_named
 
 
-def _compare(function: str, start: tuple[float, float], solver: SolverName) -> initial_teleport.Comparison:
-    return initial_teleport.compare(function, start, solver=TeleportPlan(solver, (0,)).teleporter())
+def _experiment(function: str, start: tuple[float, float], solver: SolverName) -> plane.PlaneExperiment:
+    return plane.experiment(function, start, solver=TeleportPlan(solver, (0,)).teleporter())
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class PlaneRun(RunSpec):
         return f"{self.function}, {self.solver} solver"
 
     def run(self) -> list[Run]:
-        comparison = _compare(self.function, self.start, self.solver)
-        teleport, minimum = comparison.teleport, comparison.function.minimum
+        experiment = _experiment(self.function, self.start, self.solver)
+        teleport, minimum = experiment.teleport, experiment.function.minimum
         facts = {
             "gain": teleport.gain,
             "gradient_norm": teleport.gradient_norm,
@@ -46,14 +48,14 @@ class PlaneRun(RunSpec):
             "hvps": float(teleport.cost.hvps),
         }
         runs = []
-        for index, run in enumerate(comparison.runs):
-            values = np.array([row.value for row in run.result.trace])
+        for index, journey in enumerate(experiment.journeys):
+            values = np.array([row.value for row in journey.result.trace])
             gaps = values - minimum
-            facts_of_run = {**facts, "steps": float(run.steps), "steps_to_gradient_1e-6": float(run.steps_to)}
+            facts_of_run = {**facts, "steps": float(journey.steps), "steps_to_gradient_1e-6": float(journey.steps_to)}
             reached = np.flatnonzero(gaps <= 1e-6 * gaps[0])
-            iterations = [row.iteration for row in run.result.trace]
+            iterations = [row.iteration for row in journey.result.trace]
             facts_of_run["steps_to_gap_1e-6"] = float(iterations[reached[0]]) if len(reached) else np.inf
-            norms = np.array([row.gradient_norm for row in run.result.trace])
+            norms = np.array([row.gradient_norm for row in journey.result.trace])
             curves = {"value": values, "gradient_norm": norms, "iteration": np.array(iterations, dtype=np.float64)}
             runs.append(Run(setting=float(index), final_value=float(values[-1]), facts=facts_of_run, curves=curves))
         return runs
@@ -66,17 +68,11 @@ class TestFunctions(Study):
     title = "Booth and Goldstein-Price: level sets, teleport, gradient descent, Newton"
 
     def specs(self, setup: Setup) -> list[RunSpec]:
-        return [
-            PlaneRun(function, start, solver)
-            for solver in setup.solvers
-            for function, start in initial_teleport.FIGURE_1
-        ]
+        return [PlaneRun(function, start, solver) for solver in setup.solvers for function, start in plane.FIGURE_1]
 
     def pictures(self, setup: Setup, results: Results) -> dict[str, Figure]:
         return {
-            f"fig1-{solver}": initial_teleport.figure(
-                [_compare(function, start, solver) for function, start in initial_teleport.FIGURE_1]
-            )
+            f"fig1-{solver}": plane.figure([_experiment(function, start, solver) for function, start in plane.FIGURE_1])
             for solver in setup.solvers
         }
 
@@ -97,49 +93,38 @@ class TestFunctions(Study):
                 )
         return pd.DataFrame(rows)
 
-    def claims(self, setup: Setup) -> list[Claim]:
+    def claims(self, setup: Setup, results: Results) -> list[Claim]:
         claims = []
         for solver in setup.solvers:
-            booth, goldstein = (PlaneRun(f, s, solver) for f, s in initial_teleport.FIGURE_1)
+            booth, goldstein = (PlaneRun(f, s, solver) for f, s in plane.FIGURE_1)
 
-            def one_step(setup: Setup, results: Results, spec: PlaneRun = booth) -> Verdict:
-                task = results.task(spec)
-                if task is None:
-                    return NOT_RUN
-                plain, teleported = (run.facts["steps_to_gap_1e-6"] for run in task.runs[:2])
-                return Verdict(
-                    teleported <= 1, f"steps until the gap has fallen to 1e-6: {teleported:g}, without {plain:g}"
-                )
+            def one_step(spec: PlaneRun = booth) -> tuple[bool, str]:
+                plain, teleported = (run.facts["steps_to_gap_1e-6"] for run in results.runs(spec)[:2])
+                return teleported <= 1, f"steps until the gap has fallen to 1e-6: {teleported:g}, without {plain:g}"
 
-            def local_maximum(setup: Setup, results: Results, spec: PlaneRun = goldstein) -> Verdict:
-                task = results.task(spec)
-                if task is None:
-                    return NOT_RUN
-                facts = task.runs[1].facts
+            def local_maximum(spec: PlaneRun = goldstein) -> tuple[bool, str]:
+                facts = results.runs(spec)[1].facts
                 words = f"gradient norm × {facts['gain']:.1f} to {facts['gradient_norm']:.1f}, KKT residual "
-                return Verdict(facts["kkt_residual"] ** 2 <= 1e-6, words + f"{facts['kkt_residual']:.1e}")
+                return facts["kkt_residual"] ** 2 <= 1e-6, words + f"{facts['kkt_residual']:.1e}"
 
-            def newton_diverges(setup: Setup, results: Results, spec: PlaneRun = goldstein) -> Verdict:
-                task = results.task(spec)
-                if task is None:
-                    return NOT_RUN
-                values = task.runs[2].curves["value"]
-                words = f"Newton with step 0.8 goes from {values[0]:.4g} to {values[-1]:.4g}; the minimum is 3"
-                return Verdict(not values[-1] <= 3.0 + 1e-3 * (values[0] - 3.0), words)
+            def newton_diverges(spec: PlaneRun = goldstein) -> tuple[bool, str]:
+                values = results.runs(spec)[2].curves["value"]
+                minimum = function_named(spec.function).minimum
+                first, last = values[0], values[-1]
+                words = f"Newton with step 0.8 goes from {first:.4g} to {last:.4g}; the minimum is {minimum:g}"
+                return not last <= minimum + 1e-3 * (first - minimum), words
 
+            one, maximum = (
+                "On Booth, one GD step after teleporting converges.",
+                "On Goldstein-Price the solver reaches a local maximum of the gradient norm.",
+            )
             claims += [
-                Claim(
-                    f"booth-one-step-{solver}", "On Booth, one GD step after teleporting converges.", one_step, solver
-                ),
-                Claim(
-                    f"goldstein-kkt-{solver}",
-                    "On Goldstein-Price the solver reaches a local maximum of the gradient norm.",
-                    local_maximum,
-                    solver,
-                ),
+                Claim.checked(f"booth-one-step-{solver}", one, one_step, solver),
+                Claim.checked(f"goldstein-kkt-{solver}", maximum, local_maximum, solver),
             ]
             if solver == setup.solvers[0]:
-                claims.append(Claim("goldstein-newton", "Newton's method fails on Goldstein-Price.", newton_diverges))
+                fails = "Newton's method fails on Goldstein-Price."
+                claims.append(Claim.checked("goldstein-newton", fails, newton_diverges))
         return claims
 
 

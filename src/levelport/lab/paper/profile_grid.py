@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
+from levelport.lab.choices import HalfName, SolverName
 from levelport.lab.engine.spec import Run
 from levelport.lab.paper.methods import Method
 from levelport.lab.paper.profiles import Axis, spent_until_solved
-from levelport.lab.paper.study import Results, Setup, Tier
-from levelport.lab.paper.teleports import SolverName, TeleportPlan, every
+from levelport.lab.paper.study import Results, Setup
+from levelport.lab.paper.teleports import TeleportPlan, every
 from levelport.lab.paper.training import Precision, Training
 from levelport.problems import REGULARISATION
 from levelport.problems.catalogue import UCI
 
 Model = Literal["logreg", "network"]
-HalfName = Literal["deterministic", "stochastic"]
-HALF_NAMES: tuple[HalfName, ...] = ("stochastic", "deterministic")
+HALF_NAMES: tuple[HalfName, ...] = get_args(HalfName)
 
 BY_SIZE = tuple(sorted(UCI, key=lambda name: UCI[name].samples * UCI[name].features))
 """The twenty data sets, the smallest first."""
@@ -116,7 +116,7 @@ def half_of(model: Model, name: HalfName, setup: Setup, *, longer: bool = False,
 
     ``longer`` is the paper's timed variant: twice as long, teleports to the end. ``initial`` teleports at the start.
     """
-    half = {Tier.FULL: _full, Tier.QUICK: _quick, Tier.SMOKE: _smoke}[setup.tier](model, name, longer)
+    half = {"full": _full, "quick": _quick, "smoke": _smoke}[setup.tier](model, name, longer)
     return replace(half, sets=setup.sets or half.sets, regs=setup.regs or half.regs, at=(0,) if initial else half.at)
 
 

@@ -1,4 +1,4 @@
-"""Figures 4 and 8 to 12: performance profiles."""
+"""Figures 4 and 7 to 12: performance profiles, and success against the strength of regularisation."""
 
 from __future__ import annotations
 
@@ -11,37 +11,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
+from levelport.lab.choices import HalfName, SolverName
+from levelport.lab.claims import Claim, NotRunError
 from levelport.lab.engine.spec import RunSpec
 from levelport.lab.paper.methods import Method
-from levelport.lab.paper.profile_grid import (
-    HALF_NAMES,
-    Half,
-    HalfName,
-    Model,
-    Scored,
-    Variant,
-    half_of,
-    scored,
-    variants,
-)
+from levelport.lab.paper.profile_grid import HALF_NAMES, Half, Model, Scored, Variant, half_of, scored, variants
 from levelport.lab.paper.profiles import Axis, Profile
-from levelport.lab.paper.study import NOT_RUN, Claim, Results, Setup, Study, Tier, Verdict
-from levelport.lab.paper.teleports import SOLVER_TITLES, SolverName
-from levelport.lab.pictures import (
-    GREY,
-    METHOD_COLOURS,
-    WITH_TELEPORTS,
-    WITHOUT_TELEPORTS,
-    legend_below,
-    method_legend,
-    new_figure,
-)
+from levelport.lab.paper.study import METHOD_COLOURS, Results, Setup, Study, method_legend
+from levelport.lab.paper.teleports import SOLVER_TITLES
+from levelport.lab.pictures import GREY, WITH_TELEPORTS, WITHOUT_TELEPORTS, legend_below, new_figure
+
+Shares = dict[Method, tuple[float, float]]
+"""By method: share of problems solved without and with teleports."""
 
 
 class ProfileStudy(Study):
     """A performance profile: two halves side by side, a row per solver, a picture per axis."""
 
     model: ClassVar[Model]
+    statement: ClassVar[str]
     initial: ClassVar[bool] = False
     longer: ClassVar[bool] = False
     solver_limits: ClassVar[tuple[int, ...]] = (50,)
@@ -49,7 +37,7 @@ class ProfileStudy(Study):
 
     def limits(self, setup: Setup) -> tuple[int, ...]:
         """Iterations that the solver is allowed; few in the smoke tier, where nothing depends on them."""
-        return self.solver_limits if setup.tier is not Tier.SMOKE else tuple(range(1, len(self.solver_limits[:3]) + 1))
+        return self.solver_limits if setup.tier != "smoke" else tuple(range(1, len(self.solver_limits[:3]) + 1))
 
     def half(self, name: HalfName, setup: Setup) -> Half:
         """One half as the tier has it."""
@@ -121,44 +109,41 @@ class ProfileStudy(Study):
         names = {name: f"median {name.removesuffix('_to_solve').replace('_', ' ')}" for name in costs}
         return rows.rename(columns=names).reset_index()
 
-    def claims(self, setup: Setup) -> list[Claim]:
+    def claims(self, setup: Setup, results: Results) -> list[Claim]:
         return [
-            Claim(
-                name=f"{self.name}-{half}-{solver}",
-                statement=self.statement(half),
-                check=partial(self.check, half, solver),
-                solver=solver,
+            Claim.checked(
+                f"{self.name}-{half}-{solver}",
+                self.statement.format(half=half),
+                partial(self.check, half, solver, setup, results),
+                solver,
             )
             for half in setup.halves or HALF_NAMES
             for solver in setup.solvers
         ]
 
-    def statement(self, half: HalfName) -> str:
-        """What the paper says of this figure."""
-        kind = "networks" if self.model == "network" else "logistic regression"
-        return f"Every {half} method solves at least as many problems with teleports as without ({kind})."
-
-    def check(self, half: HalfName, solver: SolverName, setup: Setup, results: Results) -> Verdict:
-        """Shares of problems solved in the end, method by method."""
-        shares = self.shares(half, solver, setup, results)
-        if not shares:
-            return NOT_RUN
-        return Verdict(all(after >= before for before, after in shares.values()), _in_words(shares))
-
-    def shares(
-        self, half: HalfName, solver: SolverName, setup: Setup, results: Results
-    ) -> dict[Method, tuple[float, float]]:
-        """Share solved without and with teleports, at the largest limit."""
-        scores = self.scores(half, setup, results)
-        if not scores:
-            return {}
-        return {
+    def check(self, half: HalfName, solver: SolverName, setup: Setup, results: Results) -> tuple[bool, str]:
+        """Shares of problems solved in the end, method by method, with the largest limit on the solver."""
+        scores, limit = self.needed_scores(half, setup, results), max(self.limits(setup))
+        shares = {
             method: (
                 _profile(scores, Variant(method), Axis.ITERATIONS).solved,
-                _profile(scores, Variant(method, solver, max(self.limits(setup))), Axis.ITERATIONS).solved,
+                _profile(scores, Variant(method, solver, limit), Axis.ITERATIONS).solved,
             )
             for method in Method
         }
+        words = [f"{method.label} {before:.0%} → {after:.0%}" for method, (before, after) in shares.items()]
+        return self.bears_out(shares), ", ".join(words)
+
+    def bears_out(self, shares: Shares) -> bool:
+        """Whether the shares say what ``statement`` says."""
+        return all(after >= before for before, after in shares.values())
+
+    def needed_scores(self, half: HalfName, setup: Setup, results: Results) -> list[Scored]:
+        """All scored runs of a half that a claim cannot do without."""
+        scores = self.scores(half, setup, results)
+        if not scores:
+            raise NotRunError
+        return scores
 
 
 class NetworkProfile(ProfileStudy):
@@ -167,6 +152,82 @@ class NetworkProfile(ProfileStudy):
     name = "fig4"
     title = "Performance profiles, ReLU networks (100-100), with and without teleports"
     model = "network"
+    statement = "Every {half} method solves at least as many problems with teleports as without (networks)."
+
+
+class Regularisation(NetworkProfile):
+    """Figure 7: the runs of Figure 4, seen by penalty."""
+
+    name = "fig7"
+    title = "Success against the strength of regularisation, ReLU networks"
+    statement = "All {half} methods solve more network problems when the regularisation is large."
+
+    def by_reg(self, name: HalfName, setup: Setup, results: Results) -> dict[Variant, dict[float, float]]:
+        """Share of data sets solved, per variant and penalty."""
+        scores = self.scores(name, setup, results)
+        shares: dict[Variant, dict[float, float]] = {}
+        for variant in dict.fromkeys(score.variant for score in scores):
+            for reg in sorted({score.reg for score in scores}):
+                costs = [s.spent(Axis.ITERATIONS) for s in scores if s.variant == variant and s.reg == reg]
+                shares.setdefault(variant, {})[reg] = float(np.mean(np.isfinite(costs)))
+        return shares
+
+    def pictures(self, setup: Setup, results: Results) -> dict[str, Figure]:
+        halves = {name: self.by_reg(name, setup, results) for name in HALF_NAMES}
+        shown = [name for name in HALF_NAMES if halves[name]]
+        if not shown:
+            return {}
+        figure, panels = new_figure(len(setup.solvers), len(shown), width=3.4)
+        for row, solver in zip(panels, setup.solvers, strict=True):
+            for panel, name in zip(row, shown, strict=True):
+                shown_here = [(v, shares) for v, shares in halves[name].items() if v.solver in (None, solver)]
+                for number, (variant, shares) in enumerate(shown_here):
+                    # Many methods solve the same share: each a little to the right of the one before.
+                    regs = [reg * 1.02**number for reg in shares]
+                    style = WITH_TELEPORTS if variant.solver else WITHOUT_TELEPORTS
+                    colour = METHOD_COLOURS[variant.method]
+                    panel.plot(regs, list(shares.values()), color=colour, linestyle=style, marker="o", ms=2.5)
+                panel.set_xscale("log")
+                panel.set_ylim(-0.03, 1.03)
+                panel.set_xlabel("regularisation strength")
+                panel.set_ylabel("data sets solved")
+                panel.set_title(f"{name}, {SOLVER_TITLES[solver]}")
+        legend_below(figure, method_legend())
+        return {self.name: figure}
+
+    def table(self, setup: Setup, results: Results) -> pd.DataFrame:
+        rows = [
+            {
+                "half": name,
+                "method": variant.method.value,
+                "teleports": variant.solver or "none",
+                "reg": reg,
+                "solved": share,
+            }
+            for name in HALF_NAMES
+            for variant, shares in self.by_reg(name, setup, results).items()
+            for reg, share in shares.items()
+        ]
+        return pd.DataFrame(rows)
+
+    def digest(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Penalties side by side."""
+        if table.empty:
+            return table
+        wide = table.pivot_table(index=["half", "method", "teleports"], columns="reg", values="solved", sort=False)
+        wide.columns = pd.Index([f"reg {reg:g}" for reg in wide.columns])
+        return wide.reset_index()
+
+    def check(self, half: HalfName, solver: SolverName, setup: Setup, results: Results) -> tuple[bool, str]:
+        shares = self.by_reg(half, setup, results)
+        if not shares or any(len(by) < 2 for by in shares.values()):
+            raise NotRunError
+        relevant = {variant: by for variant, by in shares.items() if variant.solver in (None, solver)}
+        changes = [by[max(by)] - by[min(by)] for by in relevant.values()]
+        regs = next(iter(relevant.values()))
+        grown = sum(change >= 0 for change in changes)
+        words = f"{grown} of {len(changes)} solve at least as many at {max(regs):g} as at {min(regs):g}"
+        return grown == len(changes), words
 
 
 class LogisticProfile(ProfileStudy):
@@ -175,6 +236,7 @@ class LogisticProfile(ProfileStudy):
     name = "fig8"
     title = "Performance profiles, logistic regression, with and without teleports"
     model = "logreg"
+    statement = "Every {half} method solves at least as many problems with teleports as without (logistic regression)."
 
 
 class LogisticInitialisation(ProfileStudy):
@@ -183,16 +245,11 @@ class LogisticInitialisation(ProfileStudy):
     name = "fig9"
     title = "Initialisation by teleportation, logistic regression"
     model = "logreg"
+    statement = "Teleporting at the start harms every {half} method on logistic regression."
     initial = True
 
-    def statement(self, half: HalfName) -> str:
-        return f"Teleporting at the start harms every {half} method on logistic regression."
-
-    def check(self, half: HalfName, solver: SolverName, setup: Setup, results: Results) -> Verdict:
-        shares = self.shares(half, solver, setup, results)
-        if not shares:
-            return NOT_RUN
-        return Verdict(all(after < before for before, after in shares.values()), _in_words(shares))
+    def bears_out(self, shares: Shares) -> bool:
+        return all(after < before for before, after in shares.values())
 
 
 class NetworkInitialisation(ProfileStudy):
@@ -201,39 +258,29 @@ class NetworkInitialisation(ProfileStudy):
     name = "fig10"
     title = "Initialisation by teleportation, ReLU networks"
     model = "network"
+    statement = "Teleporting at the start helps {half} SPS and Norm. SGD on networks, and harms SGD-M."
     initial = True
 
-    def statement(self, half: HalfName) -> str:
-        return f"Teleporting at the start helps {half} SPS and Norm. SGD on networks, and harms SGD-M."
-
-    def check(self, half: HalfName, solver: SolverName, setup: Setup, results: Results) -> Verdict:
-        shares = self.shares(half, solver, setup, results)
-        if not shares:
-            return NOT_RUN
+    def bears_out(self, shares: Shares) -> bool:
         gained = {method: after - before for method, (before, after) in shares.items()}
-        holds = gained[Method.POLYAK] > 0 and gained[Method.NORMALIZED] > 0 and gained[Method.MOMENTUM] < 0
-        return Verdict(holds, _in_words(shares))
+        return gained[Method.POLYAK] > 0 and gained[Method.NORMALIZED] > 0 and gained[Method.MOMENTUM] < 0
 
 
 class TimedProfile(ProfileStudy):
     """A profile against time with the solver cut short after 1, 10, 25 and 50 iterations."""
 
+    statement = (
+        "Teleports of 50 iterations let {half} methods catch up with plain ones in the same time; shorter ones gain "
+        "little."
+    )
     timed = True
     longer = True
     solver_limits = (1, 10, 25, 50)
     axes = (Axis.SECONDS, Axis.COST)
 
-    def statement(self, half: HalfName) -> str:
-        return (
-            f"Teleports of 50 iterations let {half} methods catch up with plain ones in the same time; shorter ones "
-            "gain little."
-        )
-
-    def check(self, half: HalfName, solver: SolverName, setup: Setup, results: Results) -> Verdict:
+    def check(self, half: HalfName, solver: SolverName, setup: Setup, results: Results) -> tuple[bool, str]:
         """Both parts: at the time budget of the plain methods, 50 iterations are level or better, and beat 1 and 10."""
-        scores = self.scores(half, setup, results)
-        if not scores:
-            return NOT_RUN
+        scores = self.needed_scores(half, setup, results)
         means = {
             limit: np.mean([self._solved_in_same_time(scores, method, solver, limit) for method in Method])
             for limit in self.limits(setup)
@@ -242,7 +289,7 @@ class TimedProfile(ProfileStudy):
         words = ", ".join(f"{limit} its. {share:.0%}" for limit, share in means.items())
         shortest, short, *_, longest = means.values()
         holds = longest >= plain and longest > max(shortest, short)
-        return Verdict(bool(holds), f"solved within the plain methods' time: plain {plain:.0%}, {words}")
+        return bool(holds), f"solved within the plain methods' time: plain {plain:.0%}, {words}"
 
     @staticmethod
     def _solved_in_same_time(scores: list[Scored], method: Method, solver: SolverName, limit: int) -> float:
@@ -290,7 +337,7 @@ def _draw_grid(
             problems = len({(score.problem, score.reg) for score in scores[name]})
             iterations = "" if len({solver for solver, _ in rows}) == len(rows) else f", {limit} its."
             panel.set_title(f"{name}, {SOLVER_TITLES[solver]}{iterations} (n = {problems})")
-    legend_below(figure, method_legend(list(Method)))
+    legend_below(figure, method_legend())
     return figure
 
 
@@ -311,7 +358,3 @@ def _draw_profile(panel: Axes, scores: list[Scored], solver: SolverName, limit: 
     panel.xaxis.set_minor_formatter(NullFormatter())
     panel.set_ylim(-0.02, 1.02)
     panel.set_ylabel("problems solved")
-
-
-def _in_words(shares: dict[Method, tuple[float, float]]) -> str:
-    return ", ".join(f"{method.label} {before:.0%} → {after:.0%}" for method, (before, after) in shares.items())

@@ -75,11 +75,6 @@ class Profile:
         """The share solved in the end."""
         return float(self.shares[-1]) if len(self.shares) else 0.0
 
-    def time_to(self, share: float) -> float:
-        """What it took to solve that share of the problems; infinite if it never did."""
-        reached = self.shares >= share
-        return float(self.spent[np.argmax(reached)]) if reached.any() else np.inf
-
 
 @dataclass(frozen=True)
 class Band:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 from levelport.lab.paper.curve_studies import (
     LogisticCurves,
     MnistNonSmooth,
@@ -20,10 +18,11 @@ from levelport.lab.paper.profile_studies import (
     NetworkInitialisation,
     NetworkProfile,
     NetworkTimed,
+    Regularisation,
 )
-from levelport.lab.paper.regularisation_study import Regularisation
 from levelport.lab.paper.study import Study
-from levelport.lab.paper.subproblem_study import SolvingTeleports
+from levelport.lab.paper.teleport_study import SolvingTeleports
+from levelport.problems.names import unknown_name
 
 STUDIES: dict[str, Study] = {
     study.name: study
@@ -56,6 +55,4 @@ def study_named(name: str) -> Study:
     digits = name.lower().removeprefix("figure").removeprefix("fig").strip(". ")
     if f"fig{digits}" in STUDIES:
         return STUDIES[f"fig{digits}"]
-    near = difflib.get_close_matches(name, STUDIES, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"there is no figure called {name!r}.{hint} Choose from: {', '.join(STUDIES)}, or all.")
+    raise unknown_name("figure", name, STUDIES, see=f"Choose from: {', '.join(STUDIES)}, or all.")

@@ -1,35 +1,30 @@
 """From a study to files: run what is missing, draw, write the numbers, check the claims.
 
 Everything of one figure lies in ``OUT/TIER/FIGURE/``: pictures (PNG and PDF), ``table.csv``, its short form
-``digest.csv``, and ``summary.json`` with the verdicts, the cost and the environment, which the report is made of.
+``digest.csv``, and ``summary.json`` with the claims, the cost and the environment, which the report is made of.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from levelport.lab.choices import Tier
+from levelport.lab.claims import Claim
 from levelport.lab.engine.backends import Backend
 from levelport.lab.engine.progress import Progress
-from levelport.lab.engine.runner import Outcome, Plan, run_plan
+from levelport.lab.engine.runner import Plan, SweepResult, run_plan
+from levelport.lab.engine.spec import RunStatus
 from levelport.lab.engine.store import Store
-from levelport.lab.paper.study import Claim, Results, Setup, Study, Tier, Verdict
-from levelport.lab.pictures import applied, save
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A claim with its verdict."""
-
-    claim: Claim
-    verdict: Verdict
+from levelport.lab.paper.study import Results, Setup, Study
+from levelport.lab.pictures import save, small_print
+from levelport.problems.atomic import remove_leftovers, write_text
 
 
 @dataclass(frozen=True)
@@ -37,21 +32,19 @@ class Reproduced:
     """What came out of one study."""
 
     study: Study
-    outcome: Outcome
+    sweep: SweepResult
     pictures: tuple[Path, ...]
     table: pd.DataFrame
-    claims: tuple[Judged, ...]
+    claims: tuple[Claim, ...]
 
 
-def judge(study: Study, setup: Setup, results: Results) -> list[Judged]:
-    """Every claim of the study with its verdict. The smoke tier checks the code, not the claims: it decides nothing."""
-    judged = [Judged(claim, claim.check(setup, results)) for claim in study.claims(setup)]
-    if setup.tier is not Tier.SMOKE:
-        return judged
-    return [
-        Judged(entry.claim, Verdict(None, f"the smoke tier decides nothing (it saw: {entry.verdict.measured})"))
-        for entry in judged
-    ]
+def checked_claims(study: Study, setup: Setup, results: Results) -> list[Claim]:
+    """Every claim of the study. The smoke tier checks the code, not the claims: it decides nothing."""
+    claims = study.claims(setup, results)
+    if setup.tier != "smoke":
+        return claims
+    undecided = "the smoke tier decides nothing (it saw: {})"
+    return [replace(claim, holds=None, measured=undecided.format(claim.measured)) for claim in claims]
 
 
 def stored_results(study: Study, setup: Setup, store: Store) -> Results:
@@ -76,61 +69,90 @@ def reproduce(
     plan = Plan.of(study.specs(setup), store)
     for sentence in plan.sentences(backend.jobs):
         say(sentence)
-    outcome = run_plan(plan, store, backend, progress)
-    results = Results(outcome.results)
-    directory = figure_directory(out, setup, study.name)
-    with applied():
+    sweep = run_plan(plan, store, backend, progress)
+    results = Results(sweep.results)
+    directory = figure_directory(out, setup.tier, study.name)
+    remove_leftovers(directory)
+    with small_print():
         pictures = [
             path
             for name, figure in study.pictures(setup, results).items()
-            for path in save(figure, directory / f"{name}.png")
+            for path in save(figure, directory / f"{name}.png", directory / f"{name}.pdf")
         ]
     table = study.table(setup, results)
-    judged = judge(study, setup, results)
+    claims = checked_claims(study, setup, results)
     write_text(directory / "table.csv", table.to_csv(index=False))
     write_text(directory / "digest.csv", study.digest(table).to_csv(index=False, float_format="%.6g"))
-    write_text(directory / "summary.json", json.dumps(_summary(study, setup, outcome, pictures, judged), indent=1))
-    return Reproduced(study, outcome, tuple(pictures), table, tuple(judged))
+    summary = Summary.of(study, setup, sweep, pictures, claims)
+    write_text(directory / "summary.json", json.dumps(asdict(summary), indent=1))
+    return Reproduced(study, sweep, tuple(pictures), table, tuple(claims))
 
 
-def figure_directory(out: Path, setup: Setup, name: str) -> Path:
+def figure_directory(out: Path, tier: Tier, name: str) -> Path:
     """Where the files of one figure are."""
-    return out / setup.tier.value / name
+    return out / tier / name
 
 
-def _summary(
-    study: Study, setup: Setup, outcome: Outcome, pictures: list[Path], judged: list[Judged]
-) -> dict[str, Any]:
-    tasks = list(outcome.results.values())
-    statuses = Counter(run.status.value for task in tasks for run in task.runs)
-    environments = {json.dumps(task.environment, sort_keys=True) for task in tasks}
-    return {
-        "figure": study.name,
-        "title": study.title,
-        "setup": {**asdict(setup), "tier": setup.tier.value},
-        "tasks": len(tasks),
-        "failed_tasks": sum(task.failed for task in tasks),
-        "failures": [run.message for task in tasks for run in task.runs if run.status.value == "failed"][:20],
-        "runs": dict(statuses),
-        "compute_seconds": sum(task.seconds for task in tasks),
-        "pictures": sorted(path.name for path in pictures if path.suffix == ".png"),
-        "claims": [
-            {
-                "name": entry.claim.name,
-                "statement": entry.claim.statement,
-                "solver": entry.claim.solver,
-                "verdict": entry.verdict.words,
-                "measured": entry.verdict.measured,
-            }
-            for entry in judged
-        ],
-        "environments": [json.loads(environment) for environment in sorted(environments)],
-    }
+@dataclass(frozen=True)
+class Summary:
+    """What ``summary.json`` holds: all that the report says of a figure besides its pictures and its digest."""
+
+    title: str
+    setup: dict[str, Any]
+    tasks: int
+    failed_tasks: int
+    failures: list[str]
+    runs: dict[str, int]
+    compute_seconds: float
+    pictures: list[str]
+    claims: list[Claim]
+    environments: list[dict[str, str]]
+
+    @classmethod
+    def of(cls, study: Study, setup: Setup, sweep: SweepResult, pictures: list[Path], claims: list[Claim]) -> Summary:
+        """From what has just been run and drawn."""
+        tasks = list(sweep.results.values())
+        runs = [run for task in tasks for run in task.runs]
+        environments = {json.dumps(task.environment, sort_keys=True) for task in tasks}
+        return cls(
+            title=study.title,
+            setup=asdict(setup),
+            tasks=len(tasks),
+            failed_tasks=sum(task.failed for task in tasks),
+            failures=[run.message for run in runs if run.status is RunStatus.FAILED][:20],
+            runs=dict(Counter(run.status.value for run in runs)),
+            compute_seconds=sum(task.seconds for task in tasks),
+            pictures=sorted(path.name for path in pictures if path.suffix == ".png"),
+            claims=claims,
+            environments=[json.loads(environment) for environment in sorted(environments)],
+        )
+
+    @classmethod
+    def read(cls, path: Path) -> Summary:
+        """From the file, every entry converted to its type; ValueError names a file that is not such a summary."""
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return cls(
+                title=str(content["title"]),
+                setup=dict(content["setup"]),
+                tasks=int(content["tasks"]),
+                failed_tasks=int(content["failed_tasks"]),
+                failures=[str(message) for message in content["failures"]],
+                runs={str(status): int(count) for status, count in content["runs"].items()},
+                compute_seconds=float(content["compute_seconds"]),
+                pictures=[str(name) for name in content["pictures"]],
+                claims=[_claim(entry) for entry in content["claims"]],
+                environments=[{str(k): str(v) for k, v in one.items()} for one in content["environments"]],
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            raise ValueError(
+                f"the file {path} is damaged ({reason}). Make it anew by running its figure again, or remove it."
+            ) from error
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replace the file in one go."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+def _claim(entry: dict[str, Any]) -> Claim:
+    if entry["holds"] not in (True, False, None):
+        raise ValueError(f"a claim that neither holds nor fails: {entry['holds']!r}")
+    texts = {name: str(entry[name]) for name in ("statement", "measured", "name", "solver")}
+    return Claim(holds=entry["holds"], **texts)

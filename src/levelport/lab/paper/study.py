@@ -3,25 +3,48 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pandas as pd
 from matplotlib.figure import Figure
 
+from levelport.lab.choices import HalfName, Reference, SolverName, Tier
+from levelport.lab.claims import Claim, NotRunError
 from levelport.lab.engine.spec import Run, RunSpec
 from levelport.lab.engine.store import TaskResult
-from levelport.lab.paper.teleports import SOLVER_NAMES, SolverName
+from levelport.lab.paper.methods import Method
+from levelport.lab.paper.teleports import SOLVER_NAMES
+from levelport.lab.pictures import (
+    BLACK,
+    BLUE,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    RED,
+    WITH_TELEPORTS,
+    WITHOUT_TELEPORTS,
+    LegendEntry,
+)
+
+METHOD_COLOURS = {
+    Method.SGD: BLUE,
+    Method.MOMENTUM: RED,
+    Method.POLYAK: GREEN,
+    Method.ARMIJO: ORANGE,
+    Method.NORMALIZED: PURPLE,
+}
 
 
-class Tier(str, Enum):
-    """How much of the paper to run."""
-
-    SMOKE = "smoke"
-    QUICK = "quick"
-    FULL = "full"
+def method_legend() -> list[LegendEntry]:
+    """Colours for methods, line styles for teleports."""
+    colours: list[LegendEntry] = [(method.label, {"color": METHOD_COLOURS[method]}) for method in Method]
+    styles: list[LegendEntry] = [
+        ("teleports", {"color": BLACK, "linestyle": WITH_TELEPORTS}),
+        ("none", {"color": BLACK, "linestyle": WITHOUT_TELEPORTS}),
+    ]
+    return [*colours, *styles]
 
 
 @dataclass(frozen=True)
@@ -36,62 +59,43 @@ class Setup:
         reference: f* is exact (for networks: the best value seen), or the paper's estimate.
     """
 
-    tier: Tier = Tier.QUICK
+    tier: Tier = "quick"
     solvers: tuple[SolverName, ...] = SOLVER_NAMES
     sets: tuple[str, ...] = ()
     regs: tuple[float, ...] = ()
-    halves: tuple[Literal["deterministic", "stochastic"], ...] = ()
-    reference: Literal["exact", "paper"] = "exact"
+    halves: tuple[HalfName, ...] = ()
+    reference: Reference = "exact"
 
 
 class Results:
-    """Results by specification; what is missing or failed is None."""
+    """Results by specification; a task that is missing or failed has none."""
 
     def __init__(self, by_key: Mapping[str, TaskResult]) -> None:
         self._by_key = by_key
 
     def task(self, spec: RunSpec) -> TaskResult | None:
-        """All runs of a task."""
+        """All runs of a task, or None."""
         result = self._by_key.get(spec.key)
         return None if result is None or result.failed else result
 
     def best(self, spec: RunSpec) -> Run | None:
-        """The chosen run of a task."""
+        """The chosen run of a task, or None."""
         result = self.task(spec)
         return None if result is None else result.best
 
+    def runs(self, spec: RunSpec) -> tuple[Run, ...]:
+        """All runs of a task that a claim cannot do without."""
+        result = self.task(spec)
+        if result is None:
+            raise NotRunError
+        return result.runs
 
-@dataclass(frozen=True)
-class Verdict:
-    """What the runs say about a claim: True, False, or None where they do not say anything."""
-
-    holds: bool | None
-    measured: str
-
-    @property
-    def words(self) -> str:
-        """For people."""
-        return {True: "holds", False: "does not hold", None: "not run"}[self.holds]
-
-
-NOT_RUN = Verdict(None, "the runs that it needs are not there")
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A statement of the paper that a figure supports, and how to check it.
-
-    Attributes:
-        name: short, unique.
-        statement: what the paper says, in our words.
-        check: from the setup and the results to a verdict.
-        solver: whose teleports it was checked with; empty where none are involved.
-    """
-
-    name: str
-    statement: str
-    check: Callable[[Setup, Results], Verdict] = field(repr=False)
-    solver: str = ""
+    def needed(self, spec: RunSpec) -> Run:
+        """The chosen run of a task that a claim cannot do without."""
+        run = self.best(spec)
+        if run is None:
+            raise NotRunError
+        return run
 
 
 class Study(ABC):
@@ -120,6 +124,6 @@ class Study(ABC):
         """A few rows that say what the table says, for the report."""
         return table.head(24)
 
-    def claims(self, setup: Setup) -> list[Claim]:
-        """What the paper concludes from the figure."""
+    def claims(self, setup: Setup, results: Results) -> list[Claim]:
+        """What the paper concludes from the figure, and what the results say about it."""
         return []

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
-import numpy as np
 from torch import Tensor
 
-from levelport.lab.engine.spec import Curve
-from levelport.objective import Cost, Objective
+from levelport.lab.choices import SolverName
+from levelport.objective import Objective
 from levelport.solvers import SQP, Auto, Teleporter, TeleportResult, teleport
 
-SolverName = Literal["published", "ours"]
 SOLVER_NAMES: tuple[SolverName, ...] = get_args(SolverName)
 
 SOLVER_TITLES: Mapping[str, str] = {"published": "published solver", "ours": "our solver"}
@@ -52,25 +50,3 @@ class TeleportPlan:
 def every(period: int, start: int, stop: int) -> tuple[int, ...]:
     """start, start + period, ... below stop."""
     return tuple(range(start, stop, period))
-
-
-class Bills:
-    """What the members of an ensemble have spent, in full-batch evaluations; a mini-batch counts by its share."""
-
-    def __init__(self, members: int) -> None:
-        self.values = np.zeros(members)
-        self.gradients = np.zeros(members)
-        self.hvps = np.zeros(members)
-        self.seconds = np.zeros(members)
-
-    def add(self, member: int, cost: Cost) -> None:
-        """Add the cost of a teleport."""
-        self.values[member] += cost.values
-        self.gradients[member] += cost.gradients
-        self.hvps[member] += cost.hvps
-        self.seconds[member] += cost.seconds
-
-    @property
-    def gradient_equivalents(self) -> Curve:
-        """½ per value, 1 per gradient, 2 per Hessian-vector product."""
-        return 0.5 * self.values + self.gradients + 2.0 * self.hvps

@@ -16,25 +16,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from levelport.lab.level_sets import (
-    BLACK,
-    BLUE,
-    GREEN,
-    ORANGE,
-    RED,
-    Trails,
-    draw_level_sets,
-    draw_path,
-    mark,
-    mark_minimisers,
-    window_with,
-)
+from levelport.lab.level_sets import Trails, draw_level_sets, draw_path, mark, mark_minimisers, window_with
+from levelport.lab.pictures import BLACK, BLUE, GREEN, ORANGE, RED
 from levelport.objective import Objective, Point
 from levelport.optim import Armijo, AtStart, MinimizeResult, MinimizeRow, minimize
+from levelport.optim.jump import Jump
 from levelport.optim.step_rule import Step
 from levelport.problems.functions import TestFunction, function_named
 from levelport.solvers import Teleporter, TeleportResult, teleport
-from levelport.solvers.recycled import IsEnough
 
 FIGURE_1 = (("booth", (7.5, -4.0)), ("goldstein-price", (0.0, 0.0)))
 """Functions and starts of the paper's figure."""
@@ -64,7 +53,7 @@ class ExactNewton:
 
 
 @dataclass(frozen=True)
-class Run:
+class Journey:
     """One method: the points it visited (the teleported one included) and what ``minimize`` says of them."""
 
     label: str
@@ -84,99 +73,81 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The runs of one function from one start, and the teleport."""
+class PlaneExperiment:
+    """Three methods on one function from one start, and the teleport."""
 
     function: TestFunction
     start: tuple[float, float]
-    runs: tuple[Run, ...]
+    journeys: tuple[Journey, ...]
     trails: Trails
     teleport: TeleportResult
 
 
-class _RecordedJump:
-    """A teleport for :func:`levelport.optim._minimize` that keeps the solver's iterates."""
-
-    def __init__(self, solver: str | Teleporter) -> None:
-        self.solver = solver
-        self.trails = Trails()
-        self.results: list[TeleportResult] = []
-
-    def begin(self, enough: IsEnough) -> _RecordedJump:
-        return self
-
-    def __call__(self, objective: Objective, start: Point) -> tuple[TeleportResult, Point]:
-        result = teleport(objective, start.x, self.solver, callback=self.trails)
-        assert isinstance(result.x, Tensor)
-        self.results.append(result)
-        return result, objective.at(result.x, curvature=True)
-
-
-def compare(
+def experiment(
     name: str, start: tuple[float, float], *, solver: str | Teleporter = "auto", iterations: int = 50
-) -> Comparison:
+) -> PlaneExperiment:
     """Run the three methods on the test function ``name``."""
     function = function_named(name)
-    jump = _RecordedJump(solver)
+    x0 = torch.tensor(start, dtype=torch.float64)
 
-    def run(label: str, method: Any, schedule: Any) -> Run:
+    def travel(label: str, method: Any, schedule: Any) -> Journey:
         path: list[list[float]] = []
 
         def visit(row: MinimizeRow, point: Point) -> None:
             path.append(point.x.tolist())
 
-        x0 = torch.tensor(start, dtype=torch.float64)
-        result = minimize(function, x0, method, schedule, jump=jump, max_iterations=iterations, callback=visit)
-        return Run(label, path, result)
+        result = minimize(function, x0, method, schedule, jump=Jump(solver), max_iterations=iterations, callback=visit)
+        return Journey(label, path, result)
 
-    runs = (
-        run("GD", Armijo(), False),
-        run("GD, teleported", Armijo(), AtStart()),
-        run("Newton, step 0.8", ExactNewton(), False),
+    journeys = (
+        travel("GD", Armijo(), False),
+        travel("GD, teleported", Armijo(), AtStart()),
+        travel("Newton, step 0.8", ExactNewton(), False),
     )
-    return Comparison(function, start, runs, jump.trails, jump.results[0])
+    trails = Trails()  # of the same teleport once more, this time with its iterates
+    return PlaneExperiment(function, start, journeys, trails, teleport(function, x0, solver, callback=trails))
 
 
-def figure(comparisons: Sequence[Comparison]) -> Figure:
+def figure(experiments: Sequence[PlaneExperiment]) -> Figure:
     """One row per function: paths through the level sets, objective, gradient norm."""
-    picture = Figure(figsize=(11.0, 3.6 * len(comparisons)), layout="constrained")
-    rows = picture.subplots(len(comparisons), 3, squeeze=False, width_ratios=[1.2, 1.0, 1.0])
-    for comparison, (plane, objective, gradient) in zip(comparisons, rows, strict=True):
-        _draw_plane(plane, comparison)
-        _draw_curves(objective, comparison, gap=True)
-        _draw_curves(gradient, comparison, gap=False)
+    picture = Figure(figsize=(11.0, 3.6 * len(experiments)), layout="constrained")
+    rows = picture.subplots(len(experiments), 3, squeeze=False, width_ratios=[1.2, 1.0, 1.0])
+    for one, (plane, objective, gradient) in zip(experiments, rows, strict=True):
+        _draw_plane(plane, one)
+        _draw_curves(objective, one, gap=True)
+        _draw_curves(gradient, one, gap=False)
     handles, labels = rows[0][0].get_legend_handles_labels()
     picture.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     return picture
 
 
-def _draw_plane(axes: Axes, comparison: Comparison) -> None:
-    function, landed = comparison.function, comparison.teleport.x
+def _draw_plane(axes: Axes, one: PlaneExperiment) -> None:
+    function, landed = one.function, one.teleport.x
     assert isinstance(landed, Tensor)
-    descents = [point for run in comparison.runs[:2] for point in run.path]
+    descents = [point for journey in one.journeys[:2] for point in journey.path]
     window = window_with(function.window, descents)
-    level = comparison.teleport.value_start
+    level = one.teleport.value_start
     draw_level_sets(axes, function, window, minimum=function.minimum, level=level)
-    for run in comparison.runs:
-        color, style, marker = _STYLES[run.label]
-        path = run.path
-        if run.label == "GD, teleported":
+    for journey in one.journeys:
+        color, style, marker = _STYLES[journey.label]
+        path = journey.path
+        if journey.label == "GD, teleported":
             draw_path(axes, path[:2], color="0.3", style="dotted", marker="", label="teleport")
             path = path[1:]
-        draw_path(axes, path, color=color, style=style, marker=marker, label=run.label, size=4)
-    mark(axes, comparison.start, color=BLACK, marker="s", label="start")
+        draw_path(axes, path, color=color, style=style, marker=marker, label=journey.label, size=4)
+    mark(axes, one.start, color=BLACK, marker="s", label="start")
     mark(axes, landed.tolist(), color=RED, marker="*", label="teleported start", size=14)
     mark_minimisers(axes, function)
     axes.set_title(function.name.title())
 
 
-def _draw_curves(axes: Axes, comparison: Comparison, *, gap: bool) -> None:
+def _draw_curves(axes: Axes, one: PlaneExperiment, *, gap: bool) -> None:
     """f - f* or ‖∇f‖ over the steps; a teleport is a vertical line at step 0."""
-    floor = 1e-12 * (comparison.teleport.value_start if gap else comparison.teleport.gradient_norm)
-    for run in comparison.runs:
-        color, style, marker = _STYLES[run.label]
-        rows = run.result.trace
-        heights = [row.value - comparison.function.minimum if gap else row.gradient_norm for row in rows]
+    floor = 1e-12 * (one.teleport.value_start if gap else one.teleport.gradient_norm)
+    for journey in one.journeys:
+        color, style, marker = _STYLES[journey.label]
+        rows = journey.result.trace
+        heights = [row.value - one.function.minimum if gap else row.gradient_norm for row in rows]
         axes.semilogy(
             [row.iteration for row in rows],
             [max(height, floor) for height in heights],

@@ -10,11 +10,12 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
+from levelport.lab.choices import SolverName
+from levelport.lab.claims import Claim
 from levelport.lab.engine.spec import Run, RunSpec
-from levelport.lab.level_sets import BLUE, ORANGE
-from levelport.lab.paper.study import NOT_RUN, Claim, Results, Setup, Study, Tier, Verdict
-from levelport.lab.paper.teleports import SOLVER_TITLES, SolverName, TeleportPlan
-from levelport.lab.pictures import legend_below, new_figure
+from levelport.lab.paper.study import Results, Setup, Study
+from levelport.lab.paper.teleports import SOLVER_TITLES, TeleportPlan
+from levelport.lab.pictures import BLUE, ORANGE, legend_below, new_figure
 from levelport.problems import problem
 from levelport.solvers import teleport
 
@@ -81,9 +82,9 @@ class SolvingTeleports(Study):
 
     def spec(self, setup: Setup, solver: SolverName) -> OneTeleport:
         """The paper's network on MNIST; on scikit-learn's digits where a tier must do without."""
-        if setup.tier is Tier.FULL:
+        if setup.tier == "full":
             return OneTeleport("mlp-softplus-50/mnist", 1.8, solver, limit=150)
-        units, limit = (50, 150) if setup.tier is Tier.QUICK else (8, 20)
+        units, limit = (50, 150) if setup.tier == "quick" else (8, 20)
         return OneTeleport(f"mlp-softplus-{units}/digits", 1.8, solver, limit=limit)
 
     def specs(self, setup: Setup) -> list[RunSpec]:
@@ -119,35 +120,26 @@ class SolvingTeleports(Study):
                 rows.append({"problem": spec.problem, "solver": solver, "ended": run.message, **run.facts})
         return pd.DataFrame(rows)
 
-    def claims(self, setup: Setup) -> list[Claim]:
+    def claims(self, setup: Setup, results: Results) -> list[Claim]:
         claims = []
         for solver in setup.solvers:
+            spec = self.spec(setup, solver)
 
-            def hundredfold(setup: Setup, results: Results, solver: SolverName = solver) -> Verdict:
-                run = results.best(self.spec(setup, solver))
-                if run is None:
-                    return NOT_RUN
-                facts = run.facts
+            def hundredfold(spec: OneTeleport = spec) -> tuple[bool, str]:
+                facts = results.needed(spec).facts
                 words = f"{facts['start']:.4g} → {facts['end']:.4g}, × {facts['gain']:.3g}"
-                return Verdict(facts["gain"] >= 100, f"{self.spec(setup, solver).problem}: {words}")
+                return facts["gain"] >= 100, f"{spec.problem}: {words}"
 
-            def kkt(setup: Setup, results: Results, solver: SolverName = solver) -> Verdict:
-                run = results.best(self.spec(setup, solver))
-                if run is None:
-                    return NOT_RUN
-                residual, violation = run.facts["kkt_residual"], run.facts["violation"]
-                words = (
-                    f"KKT residual² {residual**2:.1e}, violation {violation:.1e} of f = {run.facts['value_start']:.4g}"
-                )
-                return Verdict(residual**2 <= 1e-6 and violation <= 1e-6, words)
+            def kkt(spec: OneTeleport = spec) -> tuple[bool, str]:
+                facts = results.needed(spec).facts
+                squared, violation = facts["kkt_residual"] ** 2, facts["violation"]
+                words = f"KKT residual² {squared:.1e}, violation {violation:.1e} of f = {facts['value_start']:.4g}"
+                return squared <= 1e-6 and violation <= 1e-6, words
 
+            grows = "Teleporting grows the gradient norm of the network by two orders of magnitude."
+            ends = "It ends at an approximate KKT point (1e-6, 1e-6)."
             claims += [
-                Claim(
-                    f"mnist-hundredfold-{solver}",
-                    "Teleporting grows the gradient norm of the network by two orders of magnitude.",
-                    hundredfold,
-                    solver,
-                ),
-                Claim(f"mnist-kkt-{solver}", "It ends at an approximate KKT point (1e-6, 1e-6).", kkt, solver),
+                Claim.checked(f"mnist-hundredfold-{solver}", grows, hundredfold, solver),
+                Claim.checked(f"mnist-kkt-{solver}", ends, kkt, solver),
             ]
         return claims

@@ -1,20 +1,30 @@
-"""Fully connected networks at many parameter vectors at once.
+"""Many iterates of one problem, evaluated together: a grid of step sizes costs little more than one run.
 
-A layer of all members is one batched product, H_j ← φ(H_j W_jᵀ + b_j). Since member j's loss depends on row j of the
-parameters only, one backward pass through Σ_j f_j gives all gradients.
+**Logistic regression.** With the members' weights as rows of W, margins are one matrix product, M = y ∘ (X Wᵀ), and so
+are the gradients:
+
+    f_j = (1/n) Σᵢ log(1 + exp(-M_ij)) + reg ‖w_j‖²
+    G   = -(1/n) Rᵀ X + 2 reg W,      R_ij = y_i σ(-M_ij)
+
+Along a ray the margins are linear in the step, X (w - η g) = X w - η X g, so that a line search takes no further
+product with X.
+
+**Fully connected networks.** A layer of all members is one batched product, H_j ← φ(H_j W_jᵀ + b_j). Since member j's
+loss depends on row j of the parameters only, one backward pass through Σ_j f_j gives all gradients.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from levelport.lab.paper.ensemble import Ensemble
 from levelport.lab.paper.methods import Ray
-from levelport.problems.benchmark_problem import Problem
+from levelport.objective import Objective
+from levelport.problems.benchmark_problem import Problem, with_ones
 from levelport.problems.datasets import Task
 from levelport.problems.models import MLP
 
@@ -22,7 +32,75 @@ _ACTIVATIONS = {"relu": torch.relu, "softplus": F.softplus}
 _MOST_ENTRIES = 20_000_000  # of the widest layer's output, over all members of a group: bounds memory
 
 
-class BatchedNetwork(Ensemble):
+def batched(problem: Problem) -> BatchedProblem:
+    """``problem`` in the form that suits its model."""
+    return BatchedNetwork(problem) if isinstance(problem.model, MLP) else BatchedLogistic(problem)
+
+
+class BatchedProblem(ABC):
+    """Values and gradients of f at the rows of a matrix W, on all training samples or on a mini-batch of them.
+
+    ``objective`` is the same f for one point at a time, with Hessian-vector products, for teleports.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.reg = problem.reg
+        self.samples = len(problem.train)
+        self.objective: Objective = problem.objective()
+
+    @abstractmethod
+    def values_and_gradients(self, W: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """f_j and, as rows, ∇f at w_j; ``rows`` are sample numbers."""
+
+    @abstractmethod
+    def ray(self, W: Tensor, directions: Tensor, rows: Tensor | None = None) -> Ray:
+        """η ↦ f(w_j - η_j d_j)."""
+
+    @abstractmethod
+    def accuracies(self, W: Tensor) -> Tensor:
+        """Test accuracy of every member."""
+
+
+class BatchedLogistic(BatchedProblem):
+    """Members of a binary logistic regression problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        # Labels are folded into the data: only y∘X is ever needed.
+        train, test = problem.train, problem.test
+        self._signed = with_ones(train.inputs) * train.targets[:, None]
+        self._signed_test = with_ones(test.inputs) * test.targets[:, None]
+
+    def _rows(self, rows: Tensor | None) -> Tensor:
+        return self._signed if rows is None else self._signed[rows]
+
+    def values_and_gradients(self, W: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        signed = self._rows(rows)
+        margins = signed @ W.T
+        values = self._values(margins, W)
+        gradients = torch.sigmoid_(margins.neg_()).T @ signed
+        return values, gradients.div_(-len(signed)).add_(W, alpha=2.0 * self.reg)
+
+    def ray(self, W: Tensor, directions: Tensor, rows: Tensor | None = None) -> Ray:
+        signed = self._rows(rows)
+        margins = signed @ W.T
+        change = signed @ directions.T
+
+        def values(steps: Tensor) -> Tensor:
+            return self._values(margins - change * steps, W - steps[:, None] * directions)
+
+        return values
+
+    def _values(self, margins: Tensor, W: Tensor) -> Tensor:
+        return F.logsigmoid(margins).mean(dim=0).neg_().add_(W.square().sum(dim=1), alpha=self.reg)
+
+    def accuracies(self, W: Tensor) -> Tensor:
+        # A margin of 0 is a prediction of -1, so that it is right for the label -1 only; measure zero in practice.
+        return (self._signed_test @ W.T > 0).double().mean(dim=0)
+
+
+class BatchedNetwork(BatchedProblem):
     """Members of a network training problem."""
 
     def __init__(self, problem: Problem) -> None:

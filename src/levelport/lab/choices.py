@@ -1,0 +1,20 @@
+"""What a user can choose from, in one place that imports nothing: the command line offers what the laboratory knows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Tier = Literal["smoke", "quick", "full"]
+"""How much to run: seconds, minutes, or all of it."""
+
+SolverName = Literal["published", "ours"]
+"""Whose teleports: the paper's algorithm, or the library's default."""
+
+HalfName = Literal["stochastic", "deterministic"]
+"""The halves of a performance profile."""
+
+Reference = Literal["exact", "paper"]
+"""Which f* decides what is solved: certified (for networks the best value seen), or the paper's estimate."""
+
+BackendName = Literal["loky", "dask", "ray"]
+"""Where runs are computed: processes here, or a cluster."""

@@ -1,0 +1,43 @@
+"""A statement and what was measured about it: the paper's conclusions and our own goals are both of this kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+class NotRunError(Exception):
+    """The runs that a claim needs are not there, so that nothing can be said about it."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement, and what the runs say about it.
+
+    Attributes:
+        statement: what is claimed, in our words.
+        holds: whether the runs bear it out; None where they say nothing.
+        measured: the figures that decide.
+        name: short and unique, where a claim is looked up.
+        solver: whose teleports it was checked with; empty where that does not matter.
+    """
+
+    statement: str
+    holds: bool | None
+    measured: str
+    name: str = ""
+    solver: str = ""
+
+    @classmethod
+    def checked(cls, name: str, statement: str, check: Callable[[], tuple[bool, str]], solver: str = "") -> Claim:
+        """Ask ``check`` whether it holds and what was measured; runs that are missing leave the claim open."""
+        try:
+            holds, measured = check()
+        except NotRunError:
+            return cls(statement, None, "the runs that it needs are not there", name, solver)
+        return cls(statement, holds, measured, name, solver)
+
+
+def in_words(holds: bool | None) -> str:
+    """``holds`` for people."""
+    return {True: "holds", False: "does not hold", None: "not run"}[holds]

@@ -1,13 +1,15 @@
 # Two commands set everything up on a fresh machine:
 #   make demo   makes .venv, installs levelport, teleports on embedded problems, writes pictures to demo/
 #   make test   makes .venv, installs the development tools, then lints, type-checks and tests
+# make lowest does the same with the oldest versions that pyproject.toml allows, in an environment of its own.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+LOWEST ?= .venv-lowest
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit smoke bench format clean
+.PHONY: help demo test lint types unit plain smoke lowest sdist fuzz bench format clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,7 +36,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.torch
 demo: $(VENV)/.demo ## teleport on embedded problems, pictures in demo/
 	$(BIN)/levelport demo --out demo
 
-test: lint types smoke unit ## lint, type-check, test, and run every figure of the paper in miniature
+test: lint types smoke unit plain ## lint, type-check, test on two code paths, run every figure of the paper in miniature
 
 lint: $(VENV)/.dev ## ruff
 	$(BIN)/ruff check .
@@ -45,6 +47,30 @@ types: $(VENV)/.dev ## mypy
 
 unit: $(VENV)/.dev ## pytest on two processes
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# What rounding can decide, once more on torch's code path for processors without vector units.
+NUMERICAL := tests/solvers tests/functions tests/objectives tests/theory tests/optim tests/test_pinned_counts.py
+
+plain: $(VENV)/.dev ## the numerical tests on torch's plain code path
+	ATEN_CPU_CAPABILITY=default $(BIN)/python -m pytest -n 2 --dist worksteal $(NUMERICAL)
+
+# Old versions warn of what newer ones of their own dependencies deprecate: no error here. torch's own index has the
+# builds without CUDA.
+lowest: ## the suite with the lowest versions that pyproject.toml allows
+	mkdir -p build
+	$(PYTHON) scripts/lower_bounds.py > build/lowest.txt
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/pip --disable-pip-version-check install --quiet --constraint build/lowest.txt torch \
+		--extra-index-url https://download.pytorch.org/whl/cpu
+	$(LOWEST)/bin/pip --disable-pip-version-check install --quiet --constraint build/lowest.txt --editable '.[test]'
+	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -W default::DeprecationWarning -W default::ResourceWarning
+
+sdist: $(VENV)/.dev ## build the source distribution, unpack it, run tests of its own in it
+	$(PIP) build
+	rm -rf build/sdist && mkdir -p build/sdist
+	$(BIN)/python -m build --sdist --outdir build/sdist
+	tar -xzf build/sdist/*.tar.gz -C build/sdist --strip-components 1
+	cd build/sdist && $(abspath $(BIN))/python -m pytest -q tests/objectives tests/cli/test_documentation.py
 
 smoke: $(VENV)/.dev ## every figure of the paper on tiny data
 	rm -rf build/smoke
@@ -59,4 +85,4 @@ format: $(VENV)/.dev ## let ruff rewrite
 	$(BIN)/ruff format .
 
 clean: ## remove everything that was made
-	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

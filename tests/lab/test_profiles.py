@@ -42,9 +42,16 @@ def test_profile_is_the_share_of_costs_not_above(costs: list[float], spent: floa
     assert np.all(np.diff(profile.shares) > 0)
 
 
-def test_band_of_an_odd_number_is_sorted_order() -> None:
-    curves = [np.array([1.0, 9.0]), np.array([3.0, 7.0]), np.array([2.0, 8.0])]
-    np.testing.assert_array_equal(Band.of(curves).median, [2.0, 8.0])
+@pytest.mark.parametrize("restarts", [1, 3, 5, 7, 9, 11, 20])
+def test_band_is_sorted_order(restarts: int) -> None:
+    """The middle one of an odd number; quartiles that a quarter of the restarts do not exceed, or are not below."""
+    order = np.random.default_rng(restarts).permutation(restarts)
+    band = Band.of([np.array([float(place), -float(place)]) for place in order])
+    if restarts % 2:
+        np.testing.assert_array_equal(band.median, [restarts // 2, -(restarts // 2)])
+    for quantile, curve in ((0.25, band.lower), (0.5, band.median), (0.75, band.upper)):
+        assert np.mean(order <= curve[0]) >= quantile
+        assert np.mean(order < curve[0]) < quantile
 
 
 def test_run_that_ended_early_counts_as_infinite() -> None:

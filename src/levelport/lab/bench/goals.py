@@ -90,7 +90,7 @@ def network_goals(pairs: pd.DataFrame) -> list[Goal]:
         return [Goal("Networks", None, "not run")]
     longest = pairs.sort_values("budget").drop_duplicates(tables.PROBLEM, keep="last")
     above = longest[longest["worst_ratio"] > 1.05]
-    worst = longest.loc[longest["worst_ratio"].idxmax()]
+    worst = longest.sort_values("worst_ratio").iloc[-1]
     goals = [
         Goal(
             "networks: never more than 5 % above GD-Armijo at any budget from 100 on",
@@ -167,7 +167,7 @@ def overhead_goals(overheads: pd.DataFrame, memory: pd.DataFrame) -> list[Goal]:
                 goals.append(Goal(f"overhead on {label} below {limit:.0%}", bool(row[OURS] < limit), figures))
     if memory.empty or OURS not in set(memory["competitor"]):
         return [*goals, Goal("memory", None, "not run")]
-    vectors = float(memory.set_index("competitor").loc[OURS, "vectors_beyond_gradient_graph"])
+    vectors = float(memory.set_index("competitor")["vectors_beyond_gradient_graph"][OURS])
     pairs = memory_of_pairs()
     alone = float(memory.set_index("competitor")["vectors_beyond_gradient_graph"].get(ALONE, np.nan))
     return [

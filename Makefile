@@ -78,7 +78,7 @@ smoke: $(VENV)/.dev ## every figure of the paper on tiny data
 
 bench: $(VENV)/.dev ## solvers against SciPy and the published settings (minutes; not a test)
 	$(PIP) --editable '.[bench]'
-	$(BIN)/python -m levelport.lab.bench.subproblem
+	$(BIN)/levelport bench solvers --report docs/results
 
 format: $(VENV)/.dev ## let ruff rewrite
 	$(BIN)/ruff check --fix .

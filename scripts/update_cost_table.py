@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from levelport.lab.bench.comparison import as_text, compare
+from levelport.lab.bench.cost_table import as_text, cost_table
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "optimizers.md"
 MARK = "<!-- comparison table -->"
 
 
 def main() -> None:
-    table = as_text(compare())
+    table = as_text(cost_table())
     text = PAGE.read_text(encoding="utf-8")
     pattern = re.escape(MARK) + r"\n(\n\|.*?\n(?=\n[^|]))?"
     text, count = re.subn(pattern, lambda _: f"{MARK}\n\n{table}\n", text, count=1, flags=re.DOTALL)

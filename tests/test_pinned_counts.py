@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from levelport.lab.bench.instances import ProblemName
-from levelport.lab.bench.specs import race
+from levelport.lab.bench.races import race
 from levelport.objective import Objective
 from levelport.objectives.function import FunctionObjective
 from levelport.optim._minimize import minimize

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -10,17 +11,13 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from levelport.cli import app
-from levelport.lab.bench import comparison
-from levelport.lab.bench.comparison import ComparisonRow
+from levelport.lab.bench import cost_table
 
 
 def test_demo_shows_all_three_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The last table takes long and has tests of its own; here it only has to be shown.
-    rows = [
-        ComparisonRow("GD-Armijo", (9293.0, None, None)),
-        ComparisonRow("levelport.minimize", (232.0, 502.0, 742.0)),
-    ]
-    monkeypatch.setattr(comparison, "compare", lambda: rows)
+    rows = {"GD-Armijo": (9293.0, math.inf, math.inf), "levelport.minimize": (232.0, 502.0, 742.0)}
+    monkeypatch.setattr(cost_table, "cost_table", lambda: rows)
     runner = CliRunner(env={"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"})
     result = runner.invoke(app, ["demo", "--out", str(tmp_path / "pictures")])
     assert result.exit_code == 0, result.output

@@ -64,9 +64,9 @@ def _costs(text: str, label: str) -> list[str]:
 @pytest.mark.parametrize(
     ("in_readme", "in_results"),
     [
-        ("gradient descent (GD) with Armijo line search", "GD-Armijo"),
-        ("GD + published solver every 50 steps", "GD-Armijo + published solver"),
-        ("GD + certified teleports (`Auto`) every 50 steps", "GD-Armijo + certified teleport every 50 steps"),
+        ("gradient descent (GD) with Armijo line search", "GD-Armijo, c = ½"),
+        ("GD + published solver every 50 steps", "GD-Armijo, c = ½, published teleports"),
+        ("GD + certified teleports (`Auto`) every 50 steps", "GD-Armijo, c = ½, certified teleport every 50 steps"),
         ("SciPy L-BFGS-B (ten pairs of vectors, its default)", "SciPy L-BFGS-B"),
         ("SciPy L-BFGS-B, sixty pairs", "SciPy L-BFGS-B, 60 pairs"),
         ("SciPy Newton-CG", "SciPy Newton-CG"),

@@ -10,7 +10,7 @@ import torch
 
 from levelport import Auto, Status, teleport
 from levelport.lab.bench.scipy_solvers import ALL_SOLVERS, ScipySolver, any_solver
-from levelport.lab.bench.solver_comparison import logistic_instance
+from levelport.lab.bench.solvers import logistic_case
 from levelport.lab.level_sets import Trails, window_with
 from levelport.lab.paper.plane import ExactNewton, experiment
 from levelport.objectives import FunctionObjective
@@ -62,8 +62,8 @@ def test_misspelt_solver() -> None:
 
 def test_start_of_the_logistic_problem() -> None:
     # Known from an independent implementation: log ‖∇f‖ = -2.804 after five backtracked steps from 0 at reg 1e-3.
-    instance = logistic_instance("breast-cancer-wisconsin", 1e-3)
-    assert math.log(instance.objective.at(instance.x).gradient_norm) == pytest.approx(-2.804, abs=2e-3)
+    case = logistic_case("breast-cancer-wisconsin", 1e-3)
+    assert math.log(case.objective.at(case.x).gradient_norm) == pytest.approx(-2.804, abs=2e-3)
 
 
 def test_trails_are_the_iterates() -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from levelport.cli.speech import say, trouble_in_words
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -29,11 +31,12 @@ def demo(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise typer.BadParameter(f"cannot write to {out}: {error.strerror}.", param_hint="--out") from error
-    pictures = [_test_functions(console, out), _solvers(console, out)]
-    _minimisers(console)
-    console.print(f"\nDone in {time.perf_counter() - began:.0f} s. Pictures:", highlight=False)
+    with trouble_in_words():
+        pictures = [_test_functions(console, out), _solvers(console, out)]
+        _minimisers(console)
+    say(f"\nDone in {time.perf_counter() - began:.0f} s. Pictures:")
     for picture in pictures:
-        console.print(f"  {picture}", highlight=False, soft_wrap=True)
+        say(f"  {picture}")
 
 
 def _test_functions(console: Console, out: Path) -> Path:
@@ -58,11 +61,10 @@ def _test_functions(console: Console, out: Path) -> Path:
     console.print(table)
     for one in experiments:
         result = one.teleport
-        console.print(
+        say(
             f"{one.function.name}: the teleport takes the gradient norm from {result.gradient_norm_start:.4g} "
             f"to {result.gradient_norm:.6g} at the same value, for {result.cost.gradient_equivalents:g} gradient "
-            "equivalents.",
-            highlight=False,
+            "equivalents."
         )
     return picture
 
@@ -72,26 +74,24 @@ def _solvers(console: Console, out: Path) -> Path:
     from rich.progress import track
     from rich.table import Table
 
-    from levelport.lab.bench.solver_comparison import BUDGETS, CONTESTANTS, figure, logistic_instance, race
+    from levelport.lab.bench.solvers import CONTESTANTS, DEMO_BUDGETS, demo_figure, demo_race, logistic_case
     from levelport.lab.pictures import save
 
     console.rule("2  Solvers of the teleportation problem", align="left")
-    instance = logistic_instance("breast-cancer-wisconsin", 1e-3)
-    curves = [
-        curve
+    case = logistic_case("breast-cancer-wisconsin", 1e-3)
+    races = [
+        (contestant, demo_race(case, contestant))
         for contestant in track(CONTESTANTS, "logistic regression ...", console=console, transient=True)
-        for curve in race(instance, [contestant])
     ]
-    first = curves[0].last
     table = Table("solver", "‖∇f‖", "violation", "f", "∇f", "HVP", "cost", "seconds")
     for column in table.columns:
         column.no_wrap = True
     for column in table.columns[1:]:
         column.justify = "right"
-    for curve in curves:
-        result, cost = curve.last, curve.last.cost
+    for contestant, results in races:
+        result, cost = results[-1], results[-1].cost
         table.add_row(
-            curve.contestant.name,
+            contestant.name,
             f"{result.gradient_norm:.5f}",
             f"{result.violation:.0e}" if result.violation else "0",
             str(cost.values),
@@ -100,38 +100,36 @@ def _solvers(console: Console, out: Path) -> Path:
             f"{cost.gradient_equivalents:g}",
             f"{cost.seconds:.2f}",
         )
-    console.print(
-        f"{instance.name}, {instance.objective.dimension} variables, gradient norm at the start "
-        f"{first.gradient_norm_start:.5f}, at most {BUDGETS[-1]} Hessian-vector products:",
-        highlight=False,
+    say(
+        f"{case.name}, {case.objective.dimension} variables, gradient norm at the start "
+        f"{races[0][1][0].gradient_norm_start:.5f}, at most {DEMO_BUDGETS[-1]} Hessian-vector products:"
     )
     console.print(table)
     console.print("f, ∇f, HVP: evaluations. Cost: gradient equivalents, ½ per value, 1 per gradient, 2 per HVP.")
-    return save(figure(instance, curves), out / "solvers.png")[0]
+    return save(demo_figure(case, races), out / "solvers.png")[0]
 
 
 def _minimisers(console: Console) -> None:
     """What it costs to minimise, with and without teleports, against SciPy."""
     from rich.table import Table
 
-    from levelport.lab.bench.comparison import ACCURACIES, compare
+    from levelport.lab.bench import cost_table
+    from levelport.lab.bench.races import accuracy
 
     console.rule("3  What it costs to minimise", align="left")
     with console.status("gradient descent with and without teleports, L-BFGS, Newton-CG ..."):
-        rows = compare()
-    console.print(
+        costs = cost_table.cost_table()
+    say(
         "Logistic regression on scikit-learn's breast-cancer data, reg 1e-6, from 0: gradient equivalents "
-        "(at most 20000) until (f - f*)/(f0 - f*) falls to",
-        highlight=False,
+        f"(at most {cost_table.MAX_COST:.0f}) until (f - f*)/(f0 - f*) falls to"
     )
-    table = Table("method", *(f"{accuracy:.0e}" for accuracy in ACCURACIES))
+    table = Table("method", *map(accuracy, cost_table.ACCURACIES))
     for column in table.columns[1:]:
         column.justify = "right"
-    for row in rows:
-        table.add_row(row.method, *("not reached" if cost is None else f"{cost:.0f}" for cost in row.costs))
+    for name, row in costs.items():
+        table.add_row(name, *map(cost_table.cell, row))
     console.print(table)
-    console.print(
-        "levelport.minimize owes its speed to the quasi-Newton steps inside its default, uncertified teleports: "
-        "without their climb it is cheaper (python -m levelport.lab.bench.attribution).",
-        highlight=False,
+    say(
+        "levelport.minimize owes its speed to the quasi-Newton steps inside its default, uncertified teleports; "
+        "'levelport bench attribution' measures what they do without the climb."
     )

@@ -15,16 +15,17 @@ from typer.testing import CliRunner
 
 from levelport.cli.bench import bench_command
 from levelport.lab.bench import tables
+from levelport.lab.bench.competitors import ALONE, LBFGS, NEWTON_CG, OURS
 from levelport.lab.bench.goals import logistic_goals, network_goals
-from levelport.lab.bench.growth import slope
+from levelport.lab.bench.growth import SERIES, GrowthSpec, slope
 from levelport.lab.bench.instances import ProblemName
-from levelport.lab.bench.page import write_page
-from levelport.lab.bench.parts import ALONE, LBFGS, NEWTON_CG, OURS, PARTS
-from levelport.lab.bench.specs import RaceSpec
-from levelport.lab.bench.subproblem_goal import _end_of_ray
+from levelport.lab.bench.optimality import _end_of_ray
+from levelport.lab.bench.page import write_pages
+from levelport.lab.bench.races import RaceSpec
+from levelport.lab.bench.suites import SUITES
+from levelport.lab.choices import Tier
 from levelport.lab.engine.spec import Run
 from levelport.lab.engine.store import Store
-from levelport.lab.paper.study import Tier
 from levelport.problems.quadratics import Quadratic
 
 
@@ -90,9 +91,9 @@ def test_network_goals_see_both_sides(tmp_path: Path) -> None:
     }
     found = network_goals(tables.network_pairs(store_with(tmp_path, runs).look().results.values(), OURS, ALONE))
     never_above, at_1000, at_3000 = found
-    assert (never_above.met, at_1000.met, at_3000.met) == (False, True, None)
-    assert "above on 1 of 2" in never_above.figures
-    assert "5.000 times" in never_above.figures
+    assert (never_above.holds, at_1000.holds, at_3000.holds) == (False, True, None)
+    assert "above on 1 of 2" in never_above.measured
+    assert "5.000 times" in never_above.measured
 
 
 def test_logistic_goals_compare_at_every_budget(tmp_path: Path) -> None:
@@ -104,17 +105,28 @@ def test_logistic_goals_compare_at_every_budget(tmp_path: Path) -> None:
             end = [1.0, 1e-12] if math.isfinite(spent[number]) else [1.0, 0.5]
             runs[name, competitor, 5000.0] = made_up([1.0, min(spent[number], 9.0e3)], end)
     goals = logistic_goals(tables.races(store_with(tmp_path, runs).look().results.values()))
-    verdicts = {goal.aim: goal.met for goal in goals}
-    assert verdicts["τ = 1e-10: solves at least as many as GD-Armijo at every budget from 100 on"] is False  # at 110
-    assert verdicts["τ = 1e-10: solves all in the end"] is True
-    assert verdicts["τ = 1e-10: median cost at most 1 times that of SciPy Newton-CG"] is True
-    assert verdicts["where L-BFGS-B needs more than 300: at most its own cost"] is True
+    met = {goal.statement: goal.holds for goal in goals}
+    assert met["τ = 1e-10: solves at least as many as GD-Armijo at every budget from 100 on"] is False  # at 110
+    assert met["τ = 1e-10: solves all in the end"] is True
+    assert met["τ = 1e-10: median cost at most 1 times that of SciPy Newton-CG"] is True
+    assert met["where L-BFGS-B needs more than 300: at most its own cost"] is True
 
 
 def test_slopes() -> None:
     assert slope([1.0, 10.0, 100.0], [3.0, 30.0, 300.0]) == pytest.approx(1.0)
     assert slope([1.0, 4.0], [1.0, 2.0]) == pytest.approx(0.5)
     assert math.isnan(slope([1.0, 4.0], [1.0, math.inf]))
+
+
+def test_series_are_told_apart_by_their_shapes() -> None:
+    """A shape that belongs to another series is not drawn in this one, though it has the same fixed values."""
+    shapes = [shape for series in SERIES.values() for shape in series]
+    frame = pd.DataFrame(shapes, columns=["samples", "features", "condition"])
+    for column, series in SERIES.items():
+        found = tables.varying(frame, column)
+        assert sorted(map(tuple, found.to_numpy().tolist())) == sorted(series)
+        assert found[column].is_monotonic_increasing
+    assert GrowthSpec(*shapes[0], OURS).key
 
 
 def test_a_ray_ends_on_the_level() -> None:
@@ -126,10 +138,10 @@ def test_a_ray_ends_on_the_level() -> None:
     assert quadratic.at(end).value <= 9.0
 
 
-@pytest.mark.parametrize("name", PARTS)
-@pytest.mark.parametrize("tier", [Tier.QUICK, Tier.FULL])
-def test_every_part_has_tasks_with_keys_of_their_own(name: str, tier: Tier) -> None:
-    specs = PARTS[name](tier)
+@pytest.mark.parametrize("name", SUITES)
+@pytest.mark.parametrize("tier", ["quick", "full"])
+def test_every_suite_has_tasks_with_keys_of_their_own(name: str, tier: Tier) -> None:
+    specs = SUITES[name](tier)
     assert specs
     assert len({spec.key for spec in specs}) == len(specs)
     assert all(spec.rough_seconds > 0.0 for spec in specs)
@@ -141,7 +153,7 @@ def test_the_page_is_made_of_what_is_there(tmp_path: Path) -> None:
         for competitor in (OURS, ALONE):
             name = ProblemName("function", problem)
             runs[name, competitor, 100.0] = RaceSpec(name, competitor, 100.0).run()[0]
-    written = write_page(store_with(tmp_path / "store", runs), tmp_path / "report")
+    written = write_pages(store_with(tmp_path / "store", runs), tmp_path / "report")
     page = (tmp_path / "report" / "benchmark.md").read_text()
     assert all(path.stat().st_size > 0 for path in written)
     table = pd.read_csv(tmp_path / "report" / "benchmark.csv").set_index(["problem", "competitor"])
@@ -159,7 +171,7 @@ def test_command_line_refuses_with_a_suggestion(tmp_path: Path) -> None:
     assert "logistic" in misspelt.output
     tier = runner.invoke(app, ["logistic", "--tier", "huge", "--out", str(tmp_path)])
     assert tier.exit_code == 2
-    assert "quick or full" in tier.output
+    assert "'quick', 'full'" in tier.output
     empty = runner.invoke(app, ["--no-run", "--out", str(tmp_path), "--report", str(tmp_path)])
     assert empty.exit_code == 1
-    assert "no races" in empty.output
+    assert "there are no results" in empty.output

@@ -1,4 +1,4 @@
-"""Who takes part, with which settings. Every competitor gets a watched objective and a start, and runs until stopped.
+"""Who takes part, with which settings. Every competitor gets a metered objective and a start, and runs until stopped.
 
 Nothing is tuned per problem. Stopping rules of the competitors are switched off as far as they allow, so that the
 instrument decides when they are done; a run that ends by itself before that has failed.
@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from levelport.lab.bench.callables import NumpyFunctions, TorchFunction
 from levelport.lab.bench.instances import Instance
+from levelport.lab.bench.metered import Metered, NumpyFunctions, TorchFunction
 from levelport.lab.bench.no_climb import DescentOnly
-from levelport.lab.bench.watched import Enough, Watched
 from levelport.optim import defaults
 from levelport.optim._minimize import minimize
+from levelport.optim.armijo import Armijo
 from levelport.optim.fixed_step import Momentum
 from levelport.optim.jump import Jump
 from levelport.optim.polyak import Polyak
@@ -27,6 +27,15 @@ from levelport.optim.schedules import Every
 from levelport.optim.step_rule import StepRule
 from levelport.problems.names import unknown_name
 from levelport.solvers import Auto
+
+OURS = "levelport.minimize"
+ALONE = "GD-Armijo"
+PUBLISHED = "GD-Armijo + published teleports"
+NO_CLIMB = "the same without the climb"
+LBFGS = "SciPy L-BFGS-B"
+LBFGS_60 = "SciPy L-BFGS-B, 60 pairs"
+NEWTON_CG = "SciPy Newton-CG"
+ADAMW = "AdamW 1e-2"
 
 UNLIMITED = 10**9
 MEMORY = 10  # pairs of vectors of the L-BFGS methods: SciPy's own default
@@ -37,7 +46,7 @@ WHEN_IT_PAYS: dict[str, Any] = {
     "jump": defaults.JUMP,
 }  # what Teleported(optimizer) does by default
 
-Method = Callable[[Watched, Instance], None]
+Method = Callable[[Metered, Instance], None]
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,7 @@ class Competitor:
     name: str
     method: Method
 
-    def run(self, objective: Watched, instance: Instance) -> None:
+    def run(self, objective: Metered, instance: Instance) -> None:
         """Minimise until the objective says that it is enough, or the method gives up."""
         try:
             with warnings.catch_warnings():
@@ -62,7 +71,7 @@ class Competitor:
 def descent(rule: StepRule | Callable[[Instance], StepRule] | str = "auto", **options: Any) -> Method:
     """``minimize`` with a rule, or one that knows the instance, and options."""
 
-    def run(objective: Watched, instance: Instance) -> None:
+    def run(objective: Metered, instance: Instance) -> None:
         method = rule(instance) if callable(rule) else rule
         minimize(objective, instance.x0, method, gtol=0.0, max_iterations=UNLIMITED, **options)
 
@@ -80,7 +89,7 @@ def _polyak(instance: Instance) -> StepRule:
 def _with_and_without(name: str, rule: Callable[[Instance], StepRule] | str) -> list[Competitor]:
     """A method alone, with the paper's teleports, and with ours."""
     published = {"teleport": Every(50, start=5), "jump": Jump("sqp", max_hvps=50)}
-    ours = "levelport.minimize" if rule == "auto" else f"{name} + our teleports"
+    ours = OURS if rule == "auto" else f"{name} + our teleports"
     return [
         Competitor(name, descent(rule, teleport=False)),
         Competitor(f"{name} + published teleports", descent(rule, **published)),
@@ -89,13 +98,13 @@ def _with_and_without(name: str, rule: Callable[[Instance], StepRule] | str) -> 
 
 
 def _scipy(method: str, options: dict[str, Any]) -> Method:
-    def run(objective: Watched, instance: Instance) -> None:
+    def run(objective: Metered, instance: Instance) -> None:
         scipy_run(objective, instance.x0, method, options)
 
     return run
 
 
-def scipy_run(objective: Watched, x0: Tensor, method: str, options: dict[str, Any]) -> Any:
+def scipy_run(objective: Metered, x0: Tensor, method: str, options: dict[str, Any]) -> Any:
     """``scipy.optimize.minimize`` from ``x0``."""
     from scipy.optimize import minimize as scipy_minimize
 
@@ -110,7 +119,7 @@ LBFGSB = {"ftol": 0.0, "gtol": 0.0, "maxcor": MEMORY, "maxfun": 10**7}
 
 
 def _torchmin(method: str, options: dict[str, Any]) -> Method:
-    def run(objective: Watched, instance: Instance) -> None:
+    def run(objective: Metered, instance: Instance) -> None:
         import torchmin
 
         torchmin.minimize(TorchFunction(objective), instance.x0, method, max_iter=10**6, options=options)
@@ -121,7 +130,7 @@ def _torchmin(method: str, options: dict[str, Any]) -> Method:
 def _torch(make: Callable[[list[Tensor]], torch.optim.Optimizer]) -> Method:
     """A torch optimizer on one parameter, the flat x."""
 
-    def run(objective: Watched, instance: Instance) -> None:
+    def run(objective: Metered, instance: Instance) -> None:
         x = instance.x0.clone().requires_grad_()
         optimizer = make([x])
         while True:
@@ -133,7 +142,7 @@ def _torch(make: Callable[[list[Tensor]], torch.optim.Optimizer]) -> Method:
     return run
 
 
-def _closure(objective: Watched, x: Tensor) -> Callable[[], Tensor]:
+def _closure(objective: Metered, x: Tensor) -> Callable[[], Tensor]:
     def closure() -> Tensor:
         point = objective.at(x.detach().clone())
         x.grad = point.gradient.clone()
@@ -162,7 +171,7 @@ def _adamw(lr: float) -> Callable[[list[Tensor]], torch.optim.Optimizer]:
 def _visited(make: Callable[[list[Tensor]], torch.optim.Optimizer]) -> Method:
     """A torch optimizer that is teleported every fifty steps; its state stays as it is."""
 
-    def run(objective: Watched, instance: Instance) -> None:
+    def run(objective: Metered, instance: Instance) -> None:
         x = instance.x0.clone().requires_grad_()
         optimizer = make([x])
         step = 0
@@ -179,12 +188,12 @@ def _visited(make: Callable[[list[Tensor]], torch.optim.Optimizer]) -> Method:
     return run
 
 
-def _lbfgsb_from_teleport(objective: Watched, instance: Instance) -> None:
+def _lbfgsb_from_teleport(objective: Metered, instance: Instance) -> None:
     _, point = SMALL_JUMP(objective, objective.at(instance.x0))
     scipy_run(objective, point.x, "L-BFGS-B", LBFGSB)
 
 
-def _lbfgsb_visited(objective: Watched, instance: Instance) -> None:
+def _lbfgsb_visited(objective: Metered, instance: Instance) -> None:
     """Restarted every fifty iterations from a teleported point: the pairs it has collected are lost each time."""
     x = instance.x0
     while True:
@@ -196,11 +205,11 @@ def _lbfgsb_visited(objective: Watched, instance: Instance) -> None:
 
 
 CORE = (
-    *_with_and_without("GD-Armijo", "auto"),
-    Competitor("the same without the climb", descent(jump=DescentOnly())),
-    Competitor("SciPy L-BFGS-B", _scipy("L-BFGS-B", LBFGSB)),
-    Competitor("SciPy L-BFGS-B, 60 pairs", _scipy("L-BFGS-B", LBFGSB | {"maxcor": 60})),
-    Competitor("SciPy Newton-CG", _scipy("Newton-CG", {"xtol": 0.0})),
+    *_with_and_without(ALONE, "auto"),
+    Competitor(NO_CLIMB, descent(jump=DescentOnly())),
+    Competitor(LBFGS, _scipy("L-BFGS-B", LBFGSB)),
+    Competitor(LBFGS_60, _scipy("L-BFGS-B", LBFGSB | {"maxcor": 60})),
+    Competitor(NEWTON_CG, _scipy("Newton-CG", {"xtol": 0.0})),
 )
 """GD alone, with the paper's teleports and ours, our control, and the rivals that the goals name."""
 
@@ -214,9 +223,26 @@ OTHERS = (
 )
 
 FOR_NETWORKS = (
-    Competitor("AdamW 1e-2", _torch(_adamw(1e-2))),
+    Competitor(ADAMW, _torch(_adamw(1e-2))),
     Competitor("AdamW 1e-3", _torch(_adamw(1e-3))),
 )
+
+PAPER_ARMIJO = (
+    Competitor("GD-Armijo, c = ½", descent(Armijo(), teleport=False)),
+    Competitor(
+        "GD-Armijo, c = ½, published teleports",
+        descent(Armijo(), teleport=Every(50, start=5), jump=Jump("sqp", max_hvps=50)),
+    ),
+    Competitor(
+        "GD-Armijo, c = ½, certified teleport every 50 steps",
+        descent(Armijo(), teleport=Every(50, start=5), jump=Jump("auto", max_hvps=50)),
+    ),
+    Competitor(
+        "GD-Armijo, c = ½, certified teleport every step",
+        descent(Armijo(), teleport=Every(1), jump=Jump(Auto(explore=1), max_hvps=50)),
+    ),
+)
+"""Gradient descent with the Armijo constant of the paper, for the small table of costs."""
 
 VISITED = (
     Competitor("L-BFGS-B from a teleported start", _lbfgsb_from_teleport),
@@ -230,7 +256,7 @@ VISITED = (
 )
 """What certified teleports do for GD and for other optimizers."""
 
-COMPETITORS = {one.name: one for one in (*CORE, *OTHERS, *FOR_NETWORKS, *VISITED)}
+COMPETITORS = {one.name: one for one in (*CORE, *OTHERS, *FOR_NETWORKS, *PAPER_ARMIJO, *VISITED)}
 
 
 def competitor_named(name: str) -> Competitor:
@@ -243,6 +269,3 @@ def competitor_named(name: str) -> Competitor:
 def names(competitors: Iterable[Competitor]) -> tuple[str, ...]:
     """Their names, for specifications."""
     return tuple(one.name for one in competitors)
-
-
-__all__ = ["COMPETITORS", "CORE", "FOR_NETWORKS", "OTHERS", "VISITED", "Competitor", "Enough", "competitor_named"]

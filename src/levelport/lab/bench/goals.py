@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 
 from levelport.lab.bench import tables
-from levelport.lab.bench.parts import ALONE, LBFGS, NEWTON_CG, OURS
-from levelport.lab.bench.subproblem_goal import ALLOWED_COST, BUDGETS, LONG
+from levelport.lab.bench.competitors import ALONE, LBFGS, NEWTON_CG, OURS
+from levelport.lab.bench.optimality import ALLOWED_COST, LONG, TRIED_HVPS
+from levelport.lab.bench.own_cost import LARGE
+from levelport.lab.bench.tables import pivot
+from levelport.lab.claims import Claim
+from levelport.problems.registry import problem
 from levelport.solvers.recycled import default_memory
 
 HARD = 300.0
 """A logistic problem is hard if L-BFGS-B needs more than this for 1e-10."""
 
 
-@dataclass(frozen=True)
-class Goal:
-    """What was aimed at, whether it was reached (None: not measured), and the figures."""
-
-    aim: str
-    met: bool | None
-    figures: str
-
-
-def pivot(races: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Problems as rows, competitors as columns; every problem that every competitor has run."""
-    return races.pivot(index=tables.PROBLEM, columns="competitor", values=column)
-
-
-def logistic_goals(races: pd.DataFrame) -> list[Goal]:
+def logistic_goals(races: pd.DataFrame) -> list[Claim]:
     """Goal 1: at least as many as GD at every budget from 100, all of them in the end, the rivals' medians."""
     if races.empty or not {OURS, ALONE, LBFGS, NEWTON_CG} <= set(races["competitor"]):
-        return [Goal("Logistic problems", None, "not run")]
+        return [Claim("Logistic problems", None, "not run")]
     goals = []
     for tau in (1e-6, 1e-10):
         costs = pivot(races, f"cost_{tau:g}")
@@ -41,7 +29,7 @@ def logistic_goals(races: pd.DataFrame) -> list[Goal]:
         budgets = np.unique(np.concatenate([[100.0], ours[np.isfinite(ours)], alone[np.isfinite(alone)]]))
         lead = [int((ours <= b).sum() - (alone <= b).sum()) for b in budgets if b >= 100.0]
         goals.append(
-            Goal(
+            Claim(
                 f"τ = {tau:g}: solves at least as many as GD-Armijo at every budget from 100 on",
                 min(lead) >= 0,
                 f"the lead is between {min(lead)} and {max(lead)} of {len(costs)} problems; at 100: "
@@ -50,7 +38,7 @@ def logistic_goals(races: pd.DataFrame) -> list[Goal]:
         )
         failed = int(np.isinf(costs[NEWTON_CG]).sum())
         goals.append(
-            Goal(
+            Claim(
                 f"τ = {tau:g}: solves all in the end",
                 bool(np.isfinite(ours).all()),
                 f"{int(np.isfinite(ours).sum())} of {len(costs)} (Newton-CG fails {failed}, GD-Armijo "
@@ -61,7 +49,7 @@ def logistic_goals(races: pd.DataFrame) -> list[Goal]:
             median = ours.median() / costs[rival].median()
             lower, middle, upper = tables.ratio_quartiles(ours, costs[rival])
             goals.append(
-                Goal(
+                Claim(
                     f"τ = {tau:g}: median cost at most {most:g} times that of {rival}",
                     bool(median <= most),
                     f"medians {ours.median():.4g} and {costs[rival].median():.4g}, ratio {median:.2f}; problem by "
@@ -72,7 +60,7 @@ def logistic_goals(races: pd.DataFrame) -> list[Goal]:
     hard = costs[costs[LBFGS] > HARD]
     below = int((hard[OURS] <= hard[LBFGS]).sum())
     goals.append(
-        Goal(
+        Claim(
             f"where L-BFGS-B needs more than {HARD:g}: at most its own cost",
             below == len(hard),
             f"on {below} of {len(hard)} problems; ratios from {(hard[OURS] / hard[LBFGS]).min():.2f} to "
@@ -80,19 +68,19 @@ def logistic_goals(races: pd.DataFrame) -> list[Goal]:
         )
     )
     lower, middle, upper = tables.ratio_quartiles(costs[OURS], costs[LBFGS])
-    goals.append(Goal("stretch: at most L-BFGS-B's median", middle <= 1.0, f"median ratio {middle:.2f} at 1e-10"))
+    goals.append(Claim("stretch: at most L-BFGS-B's median", middle <= 1.0, f"median ratio {middle:.2f} at 1e-10"))
     return goals
 
 
-def network_goals(pairs: pd.DataFrame) -> list[Goal]:
+def network_goals(pairs: pd.DataFrame) -> list[Claim]:
     """Goal 2: never more than 5 % above GD from 100 on; lower at 1000 and 3000 on 80 % with reg ≤ 1e-4."""
     if pairs.empty:
-        return [Goal("Networks", None, "not run")]
+        return [Claim("Networks", None, "not run")]
     longest = pairs.sort_values("budget").drop_duplicates(tables.PROBLEM, keep="last")
     above = longest[longest["worst_ratio"] > 1.05]
     worst = longest.sort_values("worst_ratio").iloc[-1]
     goals = [
-        Goal(
+        Claim(
             "networks: never more than 5 % above GD-Armijo at any budget from 100 on",
             above.empty,
             f"above on {len(above)} of {len(longest)} problems; the worst is {worst['worst_ratio']:.3f} times on "
@@ -104,11 +92,11 @@ def network_goals(pairs: pd.DataFrame) -> list[Goal]:
         all_weak = longest[(longest["reg"] <= 1e-4) & (longest["seed"] == 0)]
         weak = all_weak[all_weak[column].notna()] if column in all_weak else all_weak.head(0)
         if weak.empty:
-            goals.append(Goal(f"networks, reg ≤ 1e-4: lower at {budget} on 80 %", None, "not run"))
+            goals.append(Claim(f"networks, reg ≤ 1e-4: lower at {budget} on 80 %", None, "not run"))
             continue
         lower = int((weak[column] < 1.0).sum())
         goals.append(
-            Goal(
+            Claim(
                 f"networks, reg ≤ 1e-4: lower at {budget} on at least 80 % of the problems",
                 lower >= 0.8 * len(weak) if len(weak) > 0.5 * len(all_weak) else None,  # a few decide nothing
                 f"{lower} of {len(weak)} run; median ratio of losses {weak[column].median():.3f}",
@@ -117,46 +105,47 @@ def network_goals(pairs: pd.DataFrame) -> list[Goal]:
     return goals
 
 
-def subproblem_goals(frame: pd.DataFrame) -> list[Goal]:
+def optimality_goals(frame: pd.DataFrame) -> list[Claim]:
     """Goal 3: within 1 % of the best norm on 95 %, at most 60 HVPs and 150 gradient equivalents; never infeasible."""
     if frame.empty:
-        return [Goal("Sub-problem", None, "not run")]
-    total = len(frame)
-    near = {b: frame[f"auto_{b}_norm"] >= 0.99 * frame["best_norm"] for b in BUDGETS}
-    both = {b: int((near[b] & (frame[f"auto_{b}_cost"] <= ALLOWED_COST)).sum()) for b in BUDGETS}
-    best = max(BUDGETS, key=lambda b: both[b])
-    ladder = [near[b] & (frame[f"auto_{b}_cost"] <= ALLOWED_COST) for b in BUDGETS]
+        return [Claim("Optimality of teleports", None, "not run")]
+    total, most = len(frame), TRIED_HVPS[-1]
+    near = {b: frame[f"auto_{b}_norm"] >= 0.99 * frame["best_norm"] for b in TRIED_HVPS}
+    both = {b: int((near[b] & (frame[f"auto_{b}_cost"] <= ALLOWED_COST)).sum()) for b in TRIED_HVPS}
+    best = max(TRIED_HVPS, key=lambda b: both[b])
+    ladder = [near[b] & (frame[f"auto_{b}_cost"] <= ALLOWED_COST) for b in TRIED_HVPS]
     any_budget = int(np.logical_or.reduce(ladder).sum())
-    same_basin = int((frame["auto_60_norm"] >= 0.99 * frame["long_norm"]).sum())
-    infeasible = sum(int((frame[f"auto_{b}_excess"] > 0).sum()) for b in BUDGETS)
-    cost = frame["auto_60_cost"]
-    published = int((frame["published_60_norm"] >= 0.99 * frame["best_norm"]).sum())
+    same_basin = int((frame[f"auto_{most}_norm"] >= 0.99 * frame["long_norm"]).sum())
+    infeasible = sum(int((frame[f"auto_{b}_excess"] > 0).sum()) for b in TRIED_HVPS)
+    cost = frame[f"auto_{most}_cost"]
+    published = int((frame["published_norm"] >= 0.99 * frame["best_norm"]).sum())
     reached = near[best] & (frame[f"auto_{best}_cost"] <= ALLOWED_COST)
     by_start = [f"{int(hit.sum())} of {len(hit)} after {steps} steps" for steps, hit in reached.groupby(frame["steps"])]
     return [
-        Goal(
-            "sub-problem: within 1 % of the best known norm on 95 % with at most 60 HVPs and 150 gradient equivalents",
+        Claim(
+            f"optimality: within 1 % of the best known norm on 95 % with at most {most} HVPs and {ALLOWED_COST:g} "
+            "gradient equivalents",
             both[best] >= 0.95 * total,
             f"{both[best]} of {total} ({both[best] / total:.0%}) with max_hvps={best} ({', '.join(by_start)}), "
-            f"{any_budget} with the best budget for each; {int(near[60].sum())} with 60 HVPs at any cost (median "
+            f"{any_budget} with the best budget for each; {int(near[most].sum())} with {most} HVPs at any cost (median "
             f"{cost.median():.4g}, 95th percentile {cost.quantile(0.95):.4g}); {same_basin} come within 1 % of what "
             f"{LONG} HVPs reach from the same start, the others miss a higher maximum elsewhere on the level or need "
             "longer; "
             f"published solver: {published}",
         ),
-        Goal(
-            "sub-problem: never infeasible",
+        Claim(
+            "optimality: never infeasible",
             infeasible == 0,
-            f"{infeasible} of {len(BUDGETS) * total} points above the level",
+            f"{infeasible} of {len(TRIED_HVPS) * total} points above the level",
         ),
     ]
 
 
-def overhead_goals(overheads: pd.DataFrame, memory: pd.DataFrame) -> list[Goal]:
+def overhead_goals(overheads: pd.DataFrame, memory: pd.DataFrame) -> list[Claim]:
     """Goal 4: own code below 15 % on magic and 5 % on a million parameters; at most 8 vectors besides the pairs."""
     goals = []
     if overheads.empty:
-        goals.append(Goal("overhead of our own code", None, "not run"))
+        goals.append(Claim("overhead of our own code", None, "not run"))
     else:
         shares = overheads.pivot(index="where", columns="competitor", values="overhead")
         for label, row in shares.iterrows():
@@ -164,23 +153,20 @@ def overhead_goals(overheads: pd.DataFrame, memory: pd.DataFrame) -> list[Goal]:
             if limit is not None:
                 others = [f"{name} {row[name]:.1%}" for name in (ALONE, LBFGS, NEWTON_CG) if np.isfinite(row[name])]
                 figures = f"{row[OURS]:.1%} of the evaluations' processor time ({', '.join(others)})"
-                goals.append(Goal(f"overhead on {label} below {limit:.0%}", bool(row[OURS] < limit), figures))
+                goals.append(Claim(f"overhead on {label} below {limit:.0%}", bool(row[OURS] < limit), figures))
     if memory.empty or OURS not in set(memory["competitor"]):
-        return [*goals, Goal("memory", None, "not run")]
+        return [*goals, Claim("memory", None, "not run")]
     vectors = float(memory.set_index("competitor")["vectors_beyond_gradient_graph"][OURS])
-    pairs = memory_of_pairs()
+    dimension = problem(LARGE).dimension
+    pairs = 2.0 * default_memory(dimension)  # two vectors per secant pair
     alone = float(memory.set_index("competitor")["vectors_beyond_gradient_graph"].get(ALONE, np.nan))
     return [
         *goals,
-        Goal(
-            "peak memory beyond the gradient graph at most 8 vectors plus the quasi-Newton memory (975 000 parameters)",
+        Claim(
+            "peak memory beyond the gradient graph at most 8 vectors plus the quasi-Newton memory "
+            f"({dimension} parameters)",
             vectors - pairs <= 8.0,
             f"{vectors:.1f} vectors, of which {pairs:g} are the quasi-Newton memory and {alone:.1f} are what plain GD "
             "takes as well (a second point with its graph)",
         ),
     ]
-
-
-def memory_of_pairs(dimension: int = 974_910) -> float:
-    """Vectors that the default's secant pairs take: two per pair."""
-    return 2.0 * default_memory(dimension)

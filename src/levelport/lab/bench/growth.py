@@ -2,12 +2,13 @@
 
 Synthetic logistic problems whose Hessian at 0 has the spectrum that we choose (:mod:`levelport.problems.synthetic`).
 The evaluations until (f - f*)/(f0 - f*) ≤ 1e-6 say how hard the problem is for a method; the processor time per
-teleport says what a teleport costs.
+teleport says what a teleport costs, and that of a Hessian-vector product what the closed form is worth.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -18,18 +19,32 @@ from torch import Tensor
 
 from levelport.lab.bench.competitors import competitor_named
 from levelport.lab.bench.instances import Instance
-from levelport.lab.bench.watched import Watched
+from levelport.lab.bench.metered import Metered
 from levelport.lab.engine.spec import Run, RunSpec
+from levelport.objective import Point
 from levelport.objectives.function import FunctionObjective
 from levelport.objectives.linear import LinearObjective
 from levelport.optim._minimize import minimize
 from levelport.optim.jump import Jump
+from levelport.problems.benchmark_problem import with_ones
+from levelport.problems.models import logistic_loss
 from levelport.problems.optima import compute
+from levelport.problems.registry import problem
 from levelport.problems.synthetic import logistic_data
 from levelport.solvers.recycled import Recycled
 
 REG = 1e-6
 ACCURACY = 1e-6
+
+Shape = tuple[int, int, float]
+"""Samples, features, condition number."""
+
+SERIES: dict[str, list[Shape]] = {
+    "condition": [(2000, 50, condition) for condition in (1e1, 1e2, 1e3, 1e4, 1e5, 1e6)],
+    "features": [(4000, features, 1e3) for features in (10, 30, 100, 300)],
+    "samples": [(samples, 30, 1e3) for samples in (500, 2000, 8000, 32000)],
+}
+"""The shapes in which one thing varies and the others stay."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +66,7 @@ class GrowthSpec(RunSpec):
         instance = synthetic(self.samples, self.features, self.condition)
         f_start = instance.objective.at(instance.x0).value
         target = instance.f_star + ACCURACY * (f_start - instance.f_star)
-        objective = Watched(instance.objective, target=target, max_cost=self.max_cost, clock=time.thread_time)
+        objective = Metered(instance.objective, target=target, max_cost=self.max_cost, clock=time.thread_time)
         competitor_named(self.competitor).run(objective, instance)
         solved = objective.records[-1][1] <= target
         facts = {
@@ -120,6 +135,47 @@ class _Separable:
 
     def __call__(self, x: Tensor) -> Tensor:
         return 0.5 * torch.dot(self.weights, x * x)
+
+
+@dataclass(frozen=True)
+class HvpSpec(RunSpec):
+    """Closed-form against automatic Hessian-vector products of logistic regression, the median of many.
+
+    Both sides multiply at one point whose gradient is known, as a solver does; the automatic one goes through the graph
+    of that gradient, which is the fastest way autograd has.
+    """
+
+    kind: ClassVar[str] = "hvp"
+    problem: str
+    reg: float = REG
+    repeats: int = 200
+
+    @property
+    def label(self) -> str:
+        return f"Hessian-vector products of {self.problem}"
+
+    def run(self) -> list[Run]:
+        named = problem(self.problem, reg=self.reg)
+        closed, x, y = named.objective(), named.initial_point(), named.train.targets
+        X = with_ones(named.train.inputs)
+        automatic = FunctionObjective(lambda w: logistic_loss((X @ w)[:, None], y) + self.reg * torch.dot(w, w), x)
+        v = torch.randn(named.dimension, dtype=x.dtype, generator=torch.Generator().manual_seed(0))
+        points = closed.at(x), automatic.at(x, curvature=True)
+        products = [point.hvp(v) for point in points]
+        seconds = [self._median_seconds(point, v) for point in points]
+        difference = torch.linalg.vector_norm(products[0] - products[1]) / torch.linalg.vector_norm(products[1])
+        facts = {"closed_seconds": seconds[0], "automatic_seconds": seconds[1], "difference": float(difference)}
+        return [Run(facts=facts | {"samples": float(len(X)), "features": float(X.shape[1])})]
+
+    def _median_seconds(self, point: Point, v: Tensor) -> float:
+        """Of one product, the first few left out."""
+        _ = point.gradient
+        times = []
+        for _ in range(self.repeats + 10):
+            begun = time.perf_counter()
+            point.hvp(v)
+            times.append(time.perf_counter() - begun)
+        return statistics.median(times[10:])
 
 
 def slope(sizes: list[float], costs: list[float]) -> float:

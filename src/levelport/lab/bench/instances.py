@@ -4,11 +4,13 @@
 * quadratic: 200 variables, condition 1e2, 1e4 and 1e6, eigenvalues evenly spaced in the logarithm.
 * function: the test functions, and Rosenbrock's in ten variables.
 * network: fully connected networks on UCI sets and on digits, from their usual initialisation.
+* all samples: a logistic problem that no test set is split from, for the small table of costs.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,13 +19,17 @@ from torch import Tensor
 
 from levelport.objective import Objective
 from levelport.objectives.function import FunctionObjective
+from levelport.objectives.linear import LinearObjective
+from levelport.problems.benchmark_problem import with_ones
 from levelport.problems.best_known import lookup
 from levelport.problems.catalogue import UCI
+from levelport.problems.datasets import load_data
 from levelport.problems.functions import FUNCTIONS, rosenbrock
+from levelport.problems.optima import compute
 from levelport.problems.quadratics import Quadratic
 from levelport.problems.registry import REGULARISATION, problem
 
-Suite = Literal["logistic", "quadratic", "function", "network"]
+Family = Literal["logistic", "quadratic", "function", "network", "all samples"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class Instance:
 class ProblemName:
     """A problem of the benchmark, as plain values."""
 
-    suite: Suite
+    suite: Family
     name: str
     reg: float = 0.0
     seed: int = 0
@@ -60,7 +66,7 @@ class ProblemName:
 
     def build(self) -> Instance:
         """Read the data and make the objective."""
-        return {"logistic": _named, "network": _named, "quadratic": _quadratic, "function": _function}[self.suite](self)
+        return _BUILDERS[self.suite](self)
 
 
 def _named(name: ProblemName) -> Instance:
@@ -88,6 +94,28 @@ def _function(name: ProblemName) -> Instance:
     known = FUNCTIONS[name.name]
     x0 = torch.tensor(known.start, dtype=torch.float64)
     return Instance(FunctionObjective(known.function, x0), x0, known.minimum, 1e-3, known.minimum)
+
+
+def _all_samples(name: ProblemName) -> Instance:
+    objective = logistic_objective(name.name.removeprefix("logreg/"), name.reg)
+    f_star = compute(objective).value
+    return Instance(objective, torch.zeros(objective.dimension, dtype=objective.dtype), f_star, 1.0, f_star)
+
+
+def logistic_objective(data: str, reg: float) -> LinearObjective:
+    """Logistic regression with an intercept on all samples of ``data``."""
+    loaded = load_data(data)
+    X = with_ones(torch.tensor(loaded.X, dtype=torch.float64))
+    return LinearObjective.logistic(X, torch.tensor(loaded.y, dtype=torch.float64), penalty=reg)
+
+
+_BUILDERS: dict[Family, Callable[[ProblemName], Instance]] = {
+    "logistic": _named,
+    "network": _named,
+    "quadratic": _quadratic,
+    "function": _function,
+    "all samples": _all_samples,
+}
 
 
 def smallest_sets(count: int) -> list[str]:

@@ -1,63 +1,59 @@
-"""The prose of the benchmark page: how things were measured, in front of each table."""
+"""The prose of the benchmark page: how things were measured, in front of each table. It holds settings, no results."""
 
 from __future__ import annotations
 
-HEAD = """# Benchmark at equal cost
+from levelport.lab.bench.competitors import MEMORY as PAIRS
+from levelport.lab.bench.competitors import PERIOD
+from levelport.lab.bench.goals import HARD as HARD_COST
+from levelport.lab.bench.growth import ACCURACY, REG
+from levelport.lab.bench.own_cost import LARGE
+from levelport.lab.bench.races import accuracy
+from levelport.lab.bench.suites import CONVEX_BUDGET, MEMORY_COST, SMALL_SETS
+from levelport.problems.registry import problem
+
+HEAD = f"""# Benchmark at equal cost
 
 Written by `levelport bench --report docs/results`; every number is in the CSV files beside this page.
 
 Every method sees f through the same instrument, which counts (value ½, gradient 1, Hessian-vector product 2; value
 and gradient at one point share their forward pass), records the value whenever a gradient has been evaluated, and
 stops the run. *Cost* is in these gradient equivalents. *levelport.minimize* is our default: gradient descent with the
-Armijo line search and a recycled teleport before every step, which descends up to ten times by a quasi-Newton model
-and then climbs until the gradient is larger than before. *GD-Armijo* is the same method without teleports. *Published
-teleports* are the paper's: its SQP with its settings, every 50 steps from step 5, at most 50 HVPs. *The same without
-the climb* is our loop with the teleport cut in half: it takes the quasi-Newton steps of the recycled model and skips
-the climb to a larger gradient. Stopping rules of the rivals are switched off; nothing is tuned per problem. L-BFGS
-methods keep ten pairs, SciPy's default, unless the name says sixty, which is what ours keeps. Momentum has the step
-1/L (0.1 on networks, 1e-3 on test functions) and 0.9; Polyak's step knows f* (0 on networks).
+Armijo line search and a recycled teleport before every step, which descends by a quasi-Newton model and then climbs
+until the gradient is larger than before. *GD-Armijo* is the same method without teleports. *Published teleports* are
+the paper's: its SQP with its settings, every 50 steps from step 5, at most 50 HVPs. *The same without the climb* is our
+loop with the teleport cut in half: it takes the quasi-Newton steps of the recycled model and skips the climb to a
+larger gradient. Stopping rules of the rivals are switched off; nothing is tuned per problem. L-BFGS methods keep
+{PAIRS} pairs, SciPy's default, unless the name says sixty, which is what ours keeps. Momentum has the step 1/L (0.1 on
+networks, 1e-3 on test functions) and 0.9; Polyak's step knows f* (0 on networks).
 """
 
-WHY = """Why goals are missed:
-
-* *L-BFGS-B's median.* Of the eleven or so gradients of an iteration the climb and the gradient step that leads back
-  take two, and the first teleport spends an HVP. The control shows what the climb costs; the rest is the gradient step.
-* *Sub-problem.* After 50 steps well-conditioned problems are so near their minimum that f cannot resolve the level any
-  more: 48 of the 63 misses there have a best known gradient norm below 1e-7. On the wide sets with small penalties
-  (sonar, hill-valley, musk-1, ozone, spambase) sixty HVPs are too few, or a higher local maximum lies elsewhere.
-* *Overhead on magic.* An evaluation takes a third of a millisecond, our own work per evaluation half of that: a few
-  dozen torch calls on vectors of eleven numbers, some microseconds each.
-* *Overhead on the large network.* The pairs of vectors are read about five times per step, whatever the batch. With
-  seven times the data the same work is a few per cent.
-* *Memory.* Besides the pairs: three points with their gradients, the step, the secant in flight, and what applying the
-  model needs for a moment. Graphs are let go of: while it descends, one lives at a time.
-"""
-
-LOGISTIC = """The twenty UCI sets with six penalties, first split, from w = 0, with certified optima; at most 5000
-gradient equivalents. *Ours/this* compares problem by problem: below 1 we are cheaper; 0 counts where only we got
-there, ∞ where only they did.
+LOGISTIC = f"""The twenty UCI sets with six penalties, first split, from w = 0, with certified optima; at most
+{CONVEX_BUDGET:g} gradient equivalents. *Ours/this* compares problem by problem: below 1 we are cheaper; 0 counts where
+only we got there, ∞ where only they did.
 """
 
 HELD_OUT = """The same problems with the second split into training and test data. No constant of ours was chosen with
 them.
 """
 
-HARD = """The problems on which L-BFGS-B needs more than 300 gradient equivalents for 1e-10, cost to 1e-10:
+HARD = f"""The problems on which L-BFGS-B needs more than {HARD_COST:g} gradient equivalents for 1e-10, cost to 1e-10:
 """
 
-SUITES = {
-    "quadratic": "200 variables, eigenvalues evenly spaced in the logarithm, from 0; cost to 1e-6 (budget 5000).\n",
-    "function": "From their usual starts; cost to 1e-6 of the global minimum (budget 5000). A dash: never.\n",
+FAMILIES = {
+    "quadratic": "200 variables, eigenvalues evenly spaced in the logarithm, from 0; cost to 1e-6 (budget "
+    f"{CONVEX_BUDGET:g}).\n",
+    "function": f"From their usual starts; cost to 1e-6 of the global minimum (budget {CONVEX_BUDGET:g}). A dash: "
+    "never.\n",
 }
 
-NETWORKS = """Two hidden layers of a hundred, full batch, the twelve smallest UCI sets, usual initialisation, seed 0;
-the full tier has for reg 1e-4 also the seeds 1 and 2 (other splits and initialisations), and one hidden layer of fifty
-on the digits, three seeds. The picture shows the loss with teleports relative to the loss of GD-Armijo after the same
-number of gradient equivalents.
+NETWORKS = f"""Two hidden layers of a hundred, full batch, the {SMALL_SETS} smallest UCI sets, usual initialisation,
+seed 0; the full tier has for reg 1e-4 also the seeds 1 and 2 (other splits and initialisations), and one hidden layer
+of fifty on the digits, three seeds. The picture shows the loss with teleports relative to the loss of GD-Armijo after
+the same number of gradient equivalents.
 """
 
-VISITS = """A teleport by `Auto(explore=1)` with at most ten HVPs, once at the start, every fifty steps, or when they
-pay, which is the default of `Teleported` (SciPy's L-BFGS-B is restarted from the teleported point, so it loses its
+VISITS = f"""A teleport by `Auto(explore=1)` with at most ten HVPs, once at the start, every {PERIOD} steps, or when
+they pay, which is the default of `Teleported` (SciPy's L-BFGS-B is restarted from the teleported point, so it loses its
 pairs; Adam and momentum keep their state). ReLU and softplus networks, reg 1e-4, medians with quartiles over
 networks; below 1 the teleports help.
 """
@@ -71,12 +67,13 @@ problem. The machine was shared with other work, so only the ratios mean somethi
 OVERHEAD = """Processor time outside evaluations relative to the time inside, rounds interleaved between methods.
 """
 
-MEMORY = """A ReLU network with 974 910 parameters (64-1000-900-10) on the digits in float32, 80 gradient
+MEMORY = f"""A network with {problem(LARGE).dimension} parameters ({LARGE}) in float32, {MEMORY_COST:g} gradient
 equivalents, each method in a process of its own; the peak of a process that evaluates one gradient and one HVP is
 subtracted.
 """
 
-GROWTH = """Synthetic logistic problems, reg 1e-6: gradient equivalents until 1e-6, slope of the logarithms.
+GROWTH = f"""Synthetic logistic problems, reg {accuracy(REG)}: gradient equivalents until {accuracy(ACCURACY)}, slope of
+the logarithms.
 
 ![growth](benchmark-growth.png)
 """
@@ -84,4 +81,8 @@ GROWTH = """Synthetic logistic problems, reg 1e-6: gradient equivalents until 1e
 TELEPORT_COST = """Processor time of one iteration with a teleport. *Recycled* keeps ten pairs; *auto* spends ten
 HVPs. Samples: logistic, 50 features. Parameters: a separable quadratic by automatic differentiation. A slope of 1 is
 linear; the last column divides by the evaluations that the teleports happened to need.
+"""
+
+HVP = """Logistic regression: the median time of one product at a point whose gradient is known. The automatic one goes
+through the graph of that gradient.
 """

@@ -9,11 +9,18 @@ import numpy as np
 import pandas as pd
 
 from levelport.lab.bench import tables
-from levelport.lab.bench.goals import HARD, Goal, pivot
+from levelport.lab.bench.competitors import ADAMW, ALONE, LBFGS, LBFGS_60, NEWTON_CG, NO_CLIMB, OURS
+from levelport.lab.bench.goals import HARD
 from levelport.lab.bench.growth import slope
-from levelport.lab.bench.parts import ADAMW, ALONE, LBFGS, LBFGS_60, NEWTON_CG, NO_CLIMB, OURS, VISITS
-from levelport.lab.bench.pictures import GROWTH_AXES, varying
-from levelport.lab.bench.specs import ACCURACIES, accuracy
+from levelport.lab.bench.optimality import TRIED_HVPS
+from levelport.lab.bench.pictures import GROWTH_AXES
+from levelport.lab.bench.races import ACCURACIES, accuracy
+from levelport.lab.bench.suites import VISITS
+from levelport.lab.bench.tables import pivot, varying
+from levelport.lab.claims import Claim
+
+RESOLVED = 1e-7
+"""Gradient norms below this belong to points whose level float64 hardly resolves."""
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
@@ -27,12 +34,25 @@ def number(value: float, digits: int = 3) -> str:
     return "-" if not math.isfinite(value) else f"{value:.{digits}g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
-def goals(found: list[Goal]) -> str:
+def goals(found: list[Claim]) -> str:
     """Every goal with its figures."""
     words = {True: "met", False: "**missed**", None: "not measured"}
-    rows = [[goal.aim, words[goal.met], goal.figures] for goal in found]
+    rows = [[goal.statement, words[goal.holds], goal.measured] for goal in found]
     lines = ["| goal | | figures |", "| --- | --- | --- |", *("| " + " | ".join(row) + " |" for row in rows)]
     return "\n".join(lines) + "\n"
+
+
+def optimality_misses(frame: pd.DataFrame) -> str:
+    """Where the default misses the best known gradient norm by more than 1 %, however many HVPs it gets."""
+    norms = frame[[f"auto_{budget}_norm" for budget in TRIED_HVPS]].max(axis=1)
+    missed = frame[norms < 0.99 * frame["best_norm"]]
+    tiny = int((missed["best_norm"] < RESOLVED).sum())
+    sets = sorted({str(name).partition("/")[2] for name in missed[missed["best_norm"] >= RESOLVED]["problem"]})
+    return (
+        f"Of the {len(missed)} teleports that miss the best known norm by more than 1 % with every budget, {tiny} "
+        f"start so near the minimum that the best known norm is below {RESOLVED:g} and f hardly resolves the level. "
+        f"The others are on {', '.join(sets) or 'none'}.\n"
+    )
 
 
 def standings(races: pd.DataFrame, order: list[str]) -> str:
@@ -58,7 +78,7 @@ def _ratio(value: float) -> str:
 
 
 def hard_problems(races: pd.DataFrame) -> str:
-    """Where L-BFGS-B needs more than 300 gradient equivalents for 1e-10."""
+    """Where L-BFGS-B needs more than :data:`HARD` gradient equivalents for 1e-10."""
     costs = pivot(races, "cost_1e-10")
     hard = costs[costs[LBFGS] > HARD]
     columns = [name for name in (OURS, NO_CLIMB, LBFGS, LBFGS_60, NEWTON_CG, ALONE) if name in costs]
@@ -91,11 +111,11 @@ def network_losses(races: pd.DataFrame, names: tuple[str, ...] = (ALONE, OURS, N
         by_name = group.set_index("competitor")
         cells = []
         for competitor in names:
-            losses = [by_name[f"loss_{b}"].get(competitor, math.nan) for b in tables.BUDGETS]
+            losses = [by_name[f"loss_{b}"].get(competitor, math.nan) for b in tables.LOSS_BUDGETS]
             known = [f"{loss:.3g}" for loss in losses if math.isfinite(loss)]
             cells.append(" ".join(known) if known else "not run")
         rows.append([f"{name}, reg {reg:g}", *cells])
-    return table(["network: loss after 100 300 1000 3000", *names], rows)
+    return table([f"network: loss after {' '.join(map(str, tables.LOSS_BUDGETS))}", *names], rows)
 
 
 def visits(races: pd.DataFrame) -> str:
@@ -104,7 +124,7 @@ def visits(races: pd.DataFrame) -> str:
     rows = []
     for name, alone in VISITS.items():
         row = [name, alone]
-        for budget in tables.BUDGETS[:3]:
+        for budget in tables.LOSS_BUDGETS[:3]:
             losses = pivot(networks, f"loss_{budget}")
             both = losses[[name, alone]].dropna() if {name, alone} <= set(losses) else losses.head(0)
             if both.empty:
@@ -114,7 +134,7 @@ def visits(races: pd.DataFrame) -> str:
             lower, middle, upper = np.quantile(ratios, [0.25, 0.5, 0.75])
             row.append(f"{middle:.2f} ({lower:.2f} to {upper:.2f}), lower on {int((ratios < 1).sum())}/{len(ratios)}")
         rows.append(row)
-    return table(["with", "without", *(f"ratio of losses at {b}" for b in tables.BUDGETS[:3])], rows)
+    return table(["with", "without", *(f"ratio of losses at {b}" for b in tables.LOSS_BUDGETS[:3])], rows)
 
 
 def seconds(timings: pd.DataFrame) -> str:
@@ -186,3 +206,18 @@ def teleport_cost(frame: pd.DataFrame) -> str:
         unit = slope(sizes, per_unit.tolist())
         rows.append([f"{jump}, {axis}", "; ".join(cells), f"{exponent:.2f}", f"{unit:.2f}"])
     return table(["teleport and what grows", "per iteration with a teleport", "slope", "slope per evaluation"], rows)
+
+
+def hvp(frame: pd.DataFrame) -> str:
+    """The closed form against autograd."""
+    rows = [
+        [
+            f"{row['problem']} ({int(row['samples'])} × {int(row['features'])})",
+            f"{1e6 * row['closed_seconds']:.0f}",
+            f"{1e6 * row['automatic_seconds']:.0f}",
+            f"{row['automatic_seconds'] / row['closed_seconds']:.2f}",
+            f"{row['difference']:.0e}",
+        ]
+        for _, row in frame.iterrows()
+    ]
+    return table(["problem", "closed form, µs", "autograd, µs", "ratio", "relative difference"], rows)

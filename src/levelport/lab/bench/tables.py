@@ -9,22 +9,32 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from levelport.lab.bench.growth import GrowthSpec, TeleportCostSpec
-from levelport.lab.bench.memory import MemorySpec
-from levelport.lab.bench.overhead import OverheadSpec
-from levelport.lab.bench.specs import ACCURACIES, RaceSpec
-from levelport.lab.bench.subproblem_goal import SubproblemSpec
-from levelport.lab.bench.timing import TimingSpec
+from levelport.lab.bench.growth import SERIES, GrowthSpec, HvpSpec, TeleportCostSpec
+from levelport.lab.bench.optimality import OptimalitySpec
+from levelport.lab.bench.own_cost import LARGE, MemorySpec, OverheadSpec
+from levelport.lab.bench.races import ACCURACIES, RaceSpec, TimingSpec
+from levelport.lab.bench.solvers import SolversSpec, solvers_table
 from levelport.lab.engine.spec import Curve, Run
 from levelport.lab.engine.store import TaskResult
 from levelport.lab.paper.profiles import Axis, spent_until_solved
+from levelport.problems.registry import problem
 
-BUDGETS = (100, 300, 1000, 3000)
+LOSS_BUDGETS = (100, 300, 1000, 3000)
 """Gradient equivalents at which losses of networks are compared."""
 
 PROBLEM = ["suite", "problem", "reg", "seed"]
 
-_SPECS = (RaceSpec, SubproblemSpec, TimingSpec, OverheadSpec, MemorySpec, GrowthSpec, TeleportCostSpec)
+_SPECS = (
+    RaceSpec,
+    SolversSpec,
+    OptimalitySpec,
+    TimingSpec,
+    OverheadSpec,
+    MemorySpec,
+    GrowthSpec,
+    TeleportCostSpec,
+    HvpSpec,
+)
 
 
 def of_kind(results: Iterable[TaskResult], kind: str) -> list[TaskResult]:
@@ -74,7 +84,7 @@ def _race_row(result: TaskResult, f_star: float) -> dict[str, Any]:
     }
     for tau in ACCURACIES:
         row[f"cost_{tau:g}"] = spent_until_solved(run, f_start, f_star, tau, Axis.COST)
-    for budget in BUDGETS:
+    for budget in LOSS_BUDGETS:
         known = budget <= result.spec["max_cost"] or bool(run.facts["ended_by_itself"])
         row[f"loss_{budget}"] = value_at(run, budget) if known else math.nan
     counts = ("values", "gradients", "hvps", "gradient_equivalents", "seconds", "evaluation_seconds", "ended_by_itself")
@@ -110,7 +120,7 @@ def network_pairs(results: Iterable[TaskResult], ours: str, alone: str) -> pd.Da
             mine, theirs = both[ours].best, both[alone].best
             ratio, where = worst_ratio(mine, theirs, since=100.0, until=budget)
             row = {"suite": suite, "problem": name, "reg": reg, "seed": seed, "budget": budget}
-            row |= {f"ratio_{b}": value_at(mine, b) / value_at(theirs, b) for b in BUDGETS if b <= budget}
+            row |= {f"ratio_{b}": value_at(mine, b) / value_at(theirs, b) for b in LOSS_BUDGETS if b <= budget}
             rows.append(row | {"worst_ratio": ratio, "worst_at": where})
     return pd.DataFrame(rows)
 
@@ -128,22 +138,28 @@ def timings(results: Iterable[TaskResult]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def subproblems(results: Iterable[TaskResult]) -> pd.DataFrame:
+def optimalities(results: Iterable[TaskResult]) -> pd.DataFrame:
     """A row per teleportation problem."""
     rows = [
         {**_problem(result.spec["problem"]), "steps": result.spec["steps"], **result.best.facts}
-        for result in of_kind(results, "subproblem")
+        for result in of_kind(results, "optimality")
     ]
     return pd.DataFrame(rows).sort_values([*PROBLEM, "steps"], ignore_index=True) if rows else pd.DataFrame()
+
+
+def solvers(results: Iterable[TaskResult]) -> pd.DataFrame:
+    """A row per solver and teleportation problem of the suite that compares them."""
+    return solvers_table(of_kind(results, "solvers"))
 
 
 def overheads(results: Iterable[TaskResult]) -> pd.DataFrame:
     """Median overhead with quartiles, per problem and competitor."""
     rows = []
+    samples = problem(LARGE).info.training_samples
     for result in of_kind(results, "overhead"):
         where = result.spec["where"]
         if isinstance(where, str):
-            label = f"{where}, {1438 * result.spec['copies']} samples"
+            label = f"{where}, {samples * result.spec['copies']} samples"
         else:
             label = f"{where['name']}, reg {where['reg']:g}"
         for number, name in enumerate(result.spec["competitors"]):
@@ -187,3 +203,15 @@ def ratio_quartiles(ours: pd.Series, theirs: pd.Series) -> tuple[float, float, f
     # Observed values only, so that infinity never meets zero in an average.
     lower, median, upper = np.quantile(ratios, [0.25, 0.5, 0.75], method="inverted_cdf")
     return float(lower), float(median), float(upper)
+
+
+def pivot(races: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Problems as rows, competitors as columns; every problem that every competitor has run."""
+    return races.pivot(index=PROBLEM, columns="competitor", values=column)
+
+
+def varying(frame: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The rows of the series in which only ``column`` varies."""
+    shapes = set(SERIES[column])
+    inside = [shape in shapes for shape in zip(frame["samples"], frame["features"], frame["condition"], strict=True)]
+    return frame[inside].sort_values(column)

@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import scipy.optimize
 import torch
 
-from levelport.lab.bench.comparison import (
-    ACCURACIES,
-    ComparisonRow,
-    as_text,
-    compare,
-    minimum,
-    standardised_breast_cancer,
-)
+from levelport.lab.bench.competitors import LBFGS, OURS
+from levelport.lab.bench.cost_table import ACCURACIES, MAIN, Costs, as_text, cost_table
+from levelport.lab.bench.instances import logistic_objective
+from levelport.problems.datasets import load_data
+from levelport.problems.optima import compute
+
+DATA = "breast-cancer-wisconsin"
 
 
 @pytest.fixture(scope="module")
-def rows() -> dict[str, ComparisonRow]:
-    return {row.method: row for row in compare(max_cost=3000.0)}
+def costs() -> dict[str, Costs]:
+    return cost_table(max_cost=3000.0)
 
 
-def test_gradient_descent_alone_never_gets_there(rows: dict[str, ComparisonRow]) -> None:
-    assert rows["GD-Armijo"].costs == (None, None, None)
-    assert rows["GD-Armijo + published solver"].costs == (None, None, None)
+def labels() -> torch.Tensor:
+    return torch.tensor(load_data(DATA).y, dtype=torch.float64)
 
 
-def test_teleports_get_there(rows: dict[str, ComparisonRow]) -> None:
-    coarse, medium, fine = rows["levelport.minimize"].costs
-    assert coarse is not None
-    assert medium is not None
-    assert fine is not None
+def test_gradient_descent_alone_never_gets_there(costs: dict[str, Costs]) -> None:
+    assert costs[MAIN[0]] == costs[MAIN[1]] == (math.inf, math.inf, math.inf)
+
+
+def test_teleports_get_there(costs: dict[str, Costs]) -> None:
+    coarse, medium, fine = costs[OURS]
     assert coarse <= medium <= fine <= 250.0
 
 
-def test_scipy_is_counted_as_scipy_counts(rows: dict[str, ComparisonRow]) -> None:
-    X, y = standardised_breast_cancer()
-    f_star = minimum(X, y, 1e-6)
+def test_scipy_is_counted_as_scipy_counts(costs: dict[str, Costs]) -> None:
+    objective = logistic_objective(DATA, 1e-6)
+    X, y, f_star = objective.X, labels(), compute(objective).value
 
     def both(w: np.ndarray) -> tuple[float, np.ndarray]:  # type: ignore[type-arg]
         margins = y.numpy() * (X.numpy() @ w)
@@ -55,14 +56,14 @@ def test_scipy_is_counted_as_scipy_counts(rows: dict[str, ComparisonRow]) -> Non
     scipy.optimize.minimize(recorded, np.zeros(31), jac=True, method="L-BFGS-B", options={"ftol": 0.0, "gtol": 0.0})
     level = f_star + ACCURACIES[0] * (np.log(2.0) - f_star)
     evaluations = 1 + next(position for position, value in enumerate(values) if value <= level)
-    expected = rows["SciPy L-BFGS-B"].costs[0]
+    expected = costs[LBFGS][0]
     assert expected == pytest.approx(evaluations, rel=0.05)  # one gradient per evaluation; paths differ in last bits
 
 
 def test_the_minimum_is_the_minimum() -> None:
-    X, y = standardised_breast_cancer()
     reg = 1e-3
-    found = minimum(X, y, reg)
+    objective = logistic_objective(DATA, reg)
+    X, y, found = objective.X, labels(), compute(objective).value
 
     def f(w: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.softplus(-y * (X @ w)).mean() + reg * w.square().sum()
@@ -79,9 +80,9 @@ def test_the_minimum_is_the_minimum() -> None:
 
 
 def test_the_table_as_text() -> None:
-    text = as_text([ComparisonRow("a", (1.0, 22.4, None))])
+    text = as_text({"a": (1.0, 22.4, math.inf)})
     assert text.splitlines() == [
-        "| method | 1e-04 | 1e-06 | 1e-10 |",
+        "| method | 1e-4 | 1e-6 | 1e-10 |",
         "| --- | ---: | ---: | ---: |",
         "| a | 1 | 22 | not reached |",
     ]

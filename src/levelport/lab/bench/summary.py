@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 
 from levelport.lab.bench import tables
-from levelport.lab.bench.goals import HARD, pivot
-from levelport.lab.bench.parts import ADAMW, ALONE, HELD_OUT, LBFGS, LBFGS_60, NEWTON_CG, NO_CLIMB, OURS
-from levelport.lab.bench.pictures import varying
-
-PUBLISHED = "GD-Armijo + published teleports"
+from levelport.lab.bench.competitors import ADAMW, ALONE, LBFGS, LBFGS_60, NEWTON_CG, NO_CLIMB, OURS, PUBLISHED
+from levelport.lab.bench.goals import HARD
+from levelport.lab.bench.suites import HELD_OUT
+from levelport.lab.bench.tables import pivot, varying
 
 
 def sentences(frames: dict[str, pd.DataFrame]) -> list[str]:
@@ -58,8 +57,8 @@ def _seconds_sentences(timings: pd.DataFrame) -> list[str]:
             words.append(f"{middle:.2f} times as long as {name}")
     return [
         f"In seconds, {len(spent)} small logistic problems, 1e-10: we take {', '.join(words)} (medians). "
-        "Evaluations take a fraction of a millisecond there, so our own Python counts, and a closed-form HVP is "
-        "cheaper than the two gradients it is charged as."
+        "Evaluations are short there, so our own Python counts, and a closed-form HVP is cheaper than the two "
+        "gradients it is charged as."
     ]
 
 
@@ -103,7 +102,7 @@ def _network_sentences(frames: dict[str, pd.DataFrame]) -> list[str]:
     networks = races[races["suite"] == "network"]
     for rival in (ALONE, NO_CLIMB, LBFGS, LBFGS_60, ADAMW):
         words = []
-        for budget in tables.BUDGETS:
+        for budget in tables.LOSS_BUDGETS:
             losses = pivot(networks, f"loss_{budget}")
             if rival not in losses or OURS not in losses:
                 continue

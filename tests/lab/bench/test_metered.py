@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from levelport.lab.bench.callables import NumpyFunctions, TorchFunction
 from levelport.lab.bench.competitors import COMPETITORS, competitor_named
 from levelport.lab.bench.instances import ProblemName
-from levelport.lab.bench.memory import peak_of_this_process
-from levelport.lab.bench.specs import race
-from levelport.lab.bench.watched import Enough, Watched
+from levelport.lab.bench.metered import Enough, Metered, NumpyFunctions, TorchFunction
+from levelport.lab.bench.own_cost import peak_of_this_process
+from levelport.lab.bench.races import race
 from levelport.optim._minimize import minimize
 from levelport.problems.names import UnknownNameError
 from levelport.problems.quadratics import Quadratic
@@ -28,22 +27,22 @@ def zeros() -> torch.Tensor:
 
 
 def test_counts_and_results_are_those_of_the_objective_itself() -> None:
-    plain, watched = quadratic(), Watched(quadratic())
+    plain, metered = quadratic(), Metered(quadratic())
     expected = minimize(plain, zeros(), max_iterations=8, gtol=0.0)
-    found = minimize(watched, zeros(), max_iterations=8, gtol=0.0)
+    found = minimize(metered, zeros(), max_iterations=8, gtol=0.0)
     assert torch.equal(torch.as_tensor(expected.x), torch.as_tensor(found.x))
-    assert plain.cost == watched.cost
-    assert len(watched.records) == watched.cost.gradients
-    assert watched.records[-1][0] <= watched.cost.gradient_equivalents
-    assert watched.evaluation_seconds > 0.0
+    assert plain.cost == metered.cost
+    assert len(metered.records) == metered.cost.gradients
+    assert metered.records[-1][0] <= metered.cost.gradient_equivalents
+    assert metered.evaluation_seconds > 0.0
 
 
 def test_stops_at_the_target_and_at_the_budget() -> None:
-    target = Watched(quadratic(), target=1e-3)
+    target = Metered(quadratic(), target=1e-3)
     with pytest.raises(Enough):
         minimize(target, zeros(), gtol=0.0)
     assert target.records[-1][1] <= 1e-3 < min(record[1] for record in target.records[:-1])
-    budget = Watched(quadratic(), max_cost=10.0)
+    budget = Metered(quadratic(), max_cost=10.0)
     with pytest.raises(Enough):
         minimize(budget, zeros(), gtol=0.0)
     assert budget.records[-1][0] <= 10.0 < budget.spent
@@ -52,20 +51,20 @@ def test_stops_at_the_target_and_at_the_budget() -> None:
 
 
 def test_curves_hold_the_best_so_far_only() -> None:
-    watched = Watched(quadratic())
-    watched.records = [(1.0, 5.0, 0.1), (2.0, math.nan, 0.2), (3.0, 6.0, 0.3), (4.0, 4.0, 0.4), (5.0, 4.0, 0.5)]
-    curves = watched.best_so_far()
+    metered = Metered(quadratic())
+    metered.records = [(1.0, 5.0, 0.1), (2.0, math.nan, 0.2), (3.0, 6.0, 0.3), (4.0, 4.0, 0.4), (5.0, 4.0, 0.5)]
+    curves = metered.best_so_far()
     np.testing.assert_array_equal(curves["gradient_equivalents"], [1.0, 4.0])
     np.testing.assert_array_equal(curves["value"], [5.0, 4.0])
     np.testing.assert_array_equal(curves["seconds"], [0.1, 0.4])
 
 
 def test_scipy_pays_once_for_value_and_gradient_at_one_point() -> None:
-    watched = Watched(quadratic())
-    functions = NumpyFunctions(watched)
+    metered = Metered(quadratic())
+    functions = NumpyFunctions(metered)
     x, v = np.arange(6.0), np.ones(6)
     value, gradient, product = functions.fun(x), functions.jac(x), functions.hessp(x, v)
-    assert (watched.cost.values, watched.cost.gradients, watched.cost.hvps) == (0, 1, 1)
+    assert (metered.cost.values, metered.cost.gradients, metered.cost.hvps) == (0, 1, 1)
     inner = quadratic()
     residual = x - inner.minimiser.numpy()
     np.testing.assert_allclose(gradient, inner.hessian.numpy() @ residual)
@@ -75,7 +74,7 @@ def test_scipy_pays_once_for_value_and_gradient_at_one_point() -> None:
 
 def test_torch_can_differentiate_an_automatic_objective_twice_without_grad_mode() -> None:
     instance = ProblemName("function", "rosenbrock").build()
-    function = TorchFunction(Watched(instance.objective))
+    function = TorchFunction(Metered(instance.objective))
     x = instance.x0.clone().requires_grad_()
     v = torch.tensor([1.0, 0.0], dtype=torch.float64)
     (gradient,) = torch.autograd.grad(function(x), x, create_graph=True)
@@ -86,8 +85,8 @@ def test_torch_can_differentiate_an_automatic_objective_twice_without_grad_mode(
 
 
 def test_torch_can_differentiate_it_twice() -> None:
-    watched = Watched(quadratic())
-    function = TorchFunction(watched)
+    metered = Metered(quadratic())
+    function = TorchFunction(metered)
     x = torch.arange(6.0, dtype=torch.float64, requires_grad=True)
     (gradient,) = torch.autograd.grad(function(x), x, create_graph=True)
     v = torch.ones(6, dtype=torch.float64)
@@ -95,7 +94,7 @@ def test_torch_can_differentiate_it_twice() -> None:
     inner = quadratic()
     torch.testing.assert_close(gradient.detach(), inner.hessian @ (x.detach() - inner.minimiser))
     torch.testing.assert_close(product, inner.hessian @ v)
-    assert (watched.cost.values, watched.cost.gradients, watched.cost.hvps) == (0, 1, 1)
+    assert (metered.cost.values, metered.cost.gradients, metered.cost.hvps) == (0, 1, 1)
 
 
 @pytest.mark.parametrize("name", [name for name in COMPETITORS if name != "AdamW 1e-3"])

@@ -1,8 +1,12 @@
 """One instrument for all competitors: an objective that counts, times and stops.
 
-Whoever minimises, every value, gradient and HVP passes through :class:`Watched`. It writes a record whenever a gradient
+Whoever minimises, every value, gradient and HVP passes through :class:`Metered`. It writes a record whenever a gradient
 has been evaluated (a value alone is a trial, not yet an iterate), and ends the run from inside when the target is
 reached or the budget is spent. So no competitor is measured by a rule of its own.
+
+:class:`NumpyFunctions` and :class:`TorchFunction` are the same objective as other libraries ask for it. Both keep the
+last point, so that calls at the same x share its evaluations: SciPy asks for value and gradient separately, and nobody
+is charged twice for that.
 """
 
 from __future__ import annotations
@@ -10,22 +14,25 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from levelport.lab.engine.spec import Curve
 from levelport.objective import Objective, Point
 
 T = TypeVar("T")
+Vector = NDArray[np.float64]
 
 
 class Enough(Exception):
     """The target is reached or the budget is spent."""
 
 
-class Watched(Objective):
+class Metered(Objective):
     """``inner`` with a ledger, a clock and a limit of its own.
 
     Attributes:
@@ -55,7 +62,7 @@ class Watched(Objective):
         self._began = math.nan
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
-        return _WatchedPoint(x, self, curvature)
+        return _MeteredPoint(x, self, curvature)
 
     @property
     def spent(self) -> float:
@@ -93,10 +100,10 @@ class Watched(Objective):
         return {"gradient_equivalents": kept[:, 0], "value": kept[:, 1], "seconds": kept[:, 2]}
 
 
-class _WatchedPoint(Point):
-    """A point that asks the inner one, under the watch of the objective. The inner ledger is not read."""
+class _MeteredPoint(Point):
+    """A point that asks the inner one, on the meter of the objective. The inner ledger is not read."""
 
-    def __init__(self, x: Tensor, objective: Watched, curvature: bool) -> None:
+    def __init__(self, x: Tensor, objective: Metered, curvature: bool) -> None:
         super().__init__(x, objective.ledger)
         self._objective = objective
         self._inner = objective.inner.at(x, curvature=curvature)
@@ -115,3 +122,77 @@ class _WatchedPoint(Point):
 
     def _evaluate_hvp(self, v: Tensor) -> Tensor:
         return self._objective.evaluate(lambda: self._inner.hvp(v))
+
+
+class NumpyFunctions:
+    """``fun``, ``jac`` and ``hessp`` for ``scipy.optimize.minimize``."""
+
+    def __init__(self, objective: Metered) -> None:
+        self._last = _LastPoint(objective)
+
+    def fun(self, x: Vector) -> float:
+        """f(x)."""
+        return self._at(x).value
+
+    def jac(self, x: Vector) -> Vector:
+        """∇f(x)."""
+        gradient: Vector = self._at(x).gradient.numpy().copy()
+        return gradient
+
+    def hessp(self, x: Vector, v: Vector) -> Vector:
+        """∇²f(x) v."""
+        product: Vector = self._at(x).hvp(torch.tensor(v)).numpy().copy()
+        return product
+
+    def _at(self, x: Vector) -> Point:
+        return self._last.at(torch.tensor(x))
+
+
+class TorchFunction:
+    """f as a function that torch can differentiate twice: the derivatives are those of the metered objective."""
+
+    def __init__(self, objective: Metered) -> None:
+        self._last = _LastPoint(objective)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        value: Tensor = _Value.apply(x, self._last)
+        return value
+
+
+class _LastPoint:
+    def __init__(self, objective: Metered) -> None:
+        self._objective = objective
+        self._point: Point | None = None
+
+    def at(self, x: Tensor) -> Point:
+        if self._point is None or not torch.equal(self._point.x, x):
+            self._point = self._objective.at(x.detach().clone())
+        return self._point
+
+
+class _Value(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, last: _LastPoint) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.last = last
+        return x.new_tensor(last.at(x).value)
+
+    @staticmethod
+    def backward(ctx: Any, *weights: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return weights[0] * _Gradient.apply(x, ctx.last), None
+
+
+class _Gradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, last: _LastPoint) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.last = last
+        with torch.enable_grad():
+            return last.at(x).gradient.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *vectors: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        with torch.enable_grad():  # a backward pass switches graphs off, and the inner objective may need one
+            return ctx.last.at(x).hvp(vectors[0]), None

@@ -1,4 +1,4 @@
-"""The report of :mod:`levelport.lab.bench.subproblem`: what was reached, at what cost, which goals are missed."""
+"""``solvers.md``: what the solvers of the teleportation problem reached, at what cost, which goals are missed."""
 
 from __future__ import annotations
 
@@ -6,33 +6,39 @@ import math
 
 import pandas as pd
 
+from levelport.lab.bench.solvers import CONTESTANTS, HVP_BUDGETS, SLOW
+
 OURS = "auto"
 RIVAL = "SciPy SLSQP"
+MOST = HVP_BUDGETS[-1]
 
 
-def report(frame: pd.DataFrame, environment: str) -> str:
-    """The whole page in Markdown, with verdicts computed from the table."""
+def page(frame: pd.DataFrame, environment: str) -> str:
+    """The whole page in Markdown, with sentences computed from the table."""
     problems = list(dict.fromkeys(frame["problem"]))
-    parts = [_HEAD, _summary(frame, problems), _verdict(frame, problems), "## Problem by problem\n"]
+    parts = [_HEAD, _summary(frame, problems), _goals(frame, problems), "## Problem by problem\n"]
     parts += [_problem(frame[frame["problem"] == name]) for name in problems]
     parts.append(f"Measured with {environment}.\n")
     return "\n".join(parts)
 
 
-_HEAD = """# Solvers of the teleportation problem
+_LIMITED = ", ".join(f"{c.name} above {c.max_dimension} variables" for c in CONTESTANTS if c.max_dimension < 10**6)
 
-Written by `make bench` (`python -m levelport.lab.bench.subproblem`); the numbers are in `subproblem.csv`.
+_HEAD = f"""# Solvers of the teleportation problem
+
+Written by `levelport bench solvers --report docs/results`; the numbers are in `solvers.csv`.
 
 All solvers maximise ½ log ‖∇f‖² subject to f ≤ f(start), with the same gradients and Hessian-vector products (HVPs),
-at most 200 HVPs, from the same starts. *auto* is the default of `levelport.teleport`; *explore=1* is the same without
-the race between two basins; *published SQP* is the paper's algorithm with its published settings. The point that a
-solver ends with is put back onto the sub-level set (a few gradients, counted) and the best feasible point counts.
+at most {MOST} HVPs, from the same starts. *auto* is the default of `levelport.teleport`; *explore=1* is the same
+without the race between two basins; *published SQP* is the paper's algorithm with its published settings. The point
+that a solver ends with is put back onto the sub-level set (a few gradients, counted) and the best feasible point
+counts.
 
 Cost is in gradient equivalents: value ½, gradient 1, HVP 2. *Cost to 1 %* is the least cost of any run, over a ladder
 of HVP budgets, that came within 1 % of the best gradient norm that anyone reached on the problem (or of the known
-maximum); "never" means not within 200 HVPs. Runs that take more than 4 s climb no ladder: for them only budgets of 10,
-25, 50 and 200 HVPs are known. SciPy's solvers keep dense matrices: SLSQP is left out above 500 variables, trust-constr
-above 4000. *Stalled* means, for SciPy, that it stopped by its own tolerance (1e-9) before ours was met.
+maximum); "never" means not within {MOST} HVPs. Runs that take more than {SLOW:g} s climb no ladder: for them only
+budgets of {", ".join(map(str, HVP_BUDGETS))} HVPs are known. Solvers with dense matrices are left out where they would
+not fit: {_LIMITED}. *Stalled* means, for SciPy, that it stopped by its own tolerance (1e-9) before ours was met.
 """
 
 
@@ -56,7 +62,7 @@ def _summary(frame: pd.DataFrame, problems: list[str]) -> str:
         seconds = f"{ours['seconds'] / rival['seconds']:.2f}" if _ran(rival) else "-"
         share = f"{ours['share_of_best']:.4f}"
         lines.append(f"| {problem} | {share} | {_cost(ours)} | {theirs} | {_ratio(ours, rival)} | {seconds} |")
-    lines.append("\nThe seconds are those of whole runs, each until it stops by itself or has spent 200 HVPs.\n")
+    lines.append(f"\nThe seconds are those of whole runs, each until it stops by itself or has spent {MOST} HVPs.\n")
     return "\n".join(lines)
 
 
@@ -76,7 +82,7 @@ def _ratio(ours: pd.Series, rival: pd.Series) -> str:
     return "auto never gets there"
 
 
-def _verdict(frame: pd.DataFrame, problems: list[str]) -> str:
+def _goals(frame: pd.DataFrame, problems: list[str]) -> str:
     """The goals, and every problem that misses one."""
     near = [p for p in problems if _row(frame, p, OURS)["share_of_best"] >= 0.99]
     lines = [
@@ -123,15 +129,15 @@ def _problem(rows: pd.DataFrame) -> str:
     lines = [
         f"### {first['problem']}\n",
         f"{int(first['dimension'])} variables, gradient norm at the start {start:.5g}{words}.\n",
-        "| solver | after 10 HVPs | 25 | 50 | 200 | share of best | violation of its last iterate | f / ∇f / HVP "
-        "| cost | cost to 1 % | seconds | ended |",
+        f"| solver | after {' | '.join(map(str, HVP_BUDGETS))} HVPs | share of best "
+        "| violation of its last iterate | f / ∇f / HVP | cost | cost to 1 % | seconds | ended |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for _, row in rows.iterrows():
         if not _ran(row):
             lines.append(f"| {row['solver']} | not run: too many variables |" + " |" * 10)
             continue
-        norms = " | ".join(f"{row[f'gradient_norm_{b}_hvps']:.5g}" for b in (10, 25, 50, 200))
+        norms = " | ".join(f"{row[f'gradient_norm_{b}_hvps']:.5g}" for b in HVP_BUDGETS)
         counts = " / ".join(f"{int(row[name])}" for name in ("values", "gradients", "hvps"))
         runs = int(row["timed_runs"])
         spread = f" ({row['seconds_min']:.2g} to {row['seconds_max']:.2g})" if runs > 1 else " (one run)"

@@ -1,33 +1,38 @@
-"""What there is to run, part by part, in two sizes."""
+"""What there is to run, suite by suite, in two sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from levelport.lab.bench import instances
-from levelport.lab.bench.competitors import CORE, OTHERS, names
-from levelport.lab.bench.growth import GrowthSpec, TeleportCostSpec
+from levelport.lab.bench import cost_table, instances
+from levelport.lab.bench.competitors import (
+    ADAMW,
+    ALONE,
+    CORE,
+    LBFGS,
+    LBFGS_60,
+    NEWTON_CG,
+    NO_CLIMB,
+    OTHERS,
+    OURS,
+    names,
+)
+from levelport.lab.bench.growth import SERIES, GrowthSpec, HvpSpec, TeleportCostSpec
 from levelport.lab.bench.instances import ProblemName
-from levelport.lab.bench.memory import MemorySpec
-from levelport.lab.bench.overhead import OverheadSpec
-from levelport.lab.bench.specs import RaceSpec
-from levelport.lab.bench.subproblem_goal import SubproblemSpec
-from levelport.lab.bench.timing import TimingSpec
+from levelport.lab.bench.optimality import OptimalitySpec
+from levelport.lab.bench.own_cost import MemorySpec, OverheadSpec
+from levelport.lab.bench.races import RaceSpec, TimingSpec
+from levelport.lab.bench.solvers import CASES, SolversSpec
 from levelport.lab.choices import Tier
 from levelport.lab.engine.spec import RunSpec
 from levelport.problems.names import unknown_name
 
-OURS = "levelport.minimize"
-ALONE = "GD-Armijo"
-NO_CLIMB = "the same without the climb"
-LBFGS = "SciPy L-BFGS-B"
-LBFGS_60 = "SciPy L-BFGS-B, 60 pairs"
-NEWTON_CG = "SciPy Newton-CG"
-ADAMW = "AdamW 1e-2"
-
 CONVEX_BUDGET = 5000.0
 """Gradient equivalents on logistic problems, quadratics and test functions."""
+
+MEMORY_COST = 80.0
+"""Gradient equivalents of a run whose memory is measured."""
 
 SMALL_SETS = 12
 HELD_OUT = 1
@@ -85,10 +90,10 @@ def _visits(tier: Tier) -> list[RunSpec]:
     return [RaceSpec(problem, name, 1000.0) for problem in problems for name in everyone]
 
 
-def _subproblem(tier: Tier) -> list[RunSpec]:
+def _optimality(tier: Tier) -> list[RunSpec]:
     regs = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6) if tier == "full" else (1e-2, 1e-4, 1e-6)
     problems = [problem for problem in instances.logistic() if problem.reg in regs]
-    return [SubproblemSpec(problem, steps) for problem in problems for steps in (5, 50)]
+    return [OptimalitySpec(problem, steps) for problem in problems for steps in (5, 50)]
 
 
 def _timing(tier: Tier) -> list[RunSpec]:
@@ -110,15 +115,12 @@ def _overhead(tier: Tier) -> list[RunSpec]:
 
 def _memory(tier: Tier) -> list[RunSpec]:
     everyone = (OURS, ALONE, LBFGS, ADAMW, "momentum + teleport every 50") if tier == "full" else (OURS, ALONE)
-    return [MemorySpec(name, 80.0) for name in everyone]
+    return [MemorySpec(name, MEMORY_COST) for name in everyone]
 
 
 def _growth(tier: Tier) -> list[RunSpec]:
-    who = (*RIVALS, ALONE)
-    shapes = [(n, 30, 1e3) for n in (500, 2000, 8000, 32000)]
-    shapes += [(4000, d, 1e3) for d in (10, 30, 100, 300)]
-    shapes += [(2000, 50, condition) for condition in (1e1, 1e2, 1e3, 1e4, 1e5, 1e6)]
-    races: list[RunSpec] = [GrowthSpec(*shape, name) for shape in dict.fromkeys(shapes) for name in who]
+    shapes = dict.fromkeys(shape for series in SERIES.values() for shape in series)
+    races: list[RunSpec] = [GrowthSpec(*shape, name) for shape in shapes for name in (*RIVALS, ALONE)]
     teleports: list[RunSpec] = []
     for jump in ("recycled", "auto"):
         teleports += [TeleportCostSpec("samples", size, jump) for size in (4000, 16000, 64000, 256000)]
@@ -126,23 +128,26 @@ def _growth(tier: Tier) -> list[RunSpec]:
     return races + teleports
 
 
-PARTS: dict[str, Callable[[Tier], list[RunSpec]]] = {
+SUITES: dict[str, Callable[[Tier], list[RunSpec]]] = {
+    "solvers": lambda tier: [SolversSpec(case) for case in range(len(CASES))],
+    "attribution": lambda tier: [*cost_table.specs()],
     "logistic": _logistic,
     "held-out": _held_out,
     "functions": _functions,
-    "subproblem": _subproblem,
+    "optimality": _optimality,
     "overhead": _overhead,
     "growth": _growth,
+    "hvp": lambda tier: [HvpSpec("logreg/magic")],
     "timing": _timing,
     "memory": _memory,
     "networks": _networks,
     "visits": _visits,
 }
-"""The parts by name, in the order in which they run."""
+"""The suites by name, in the order in which they run."""
 
 
-def part_named(name: str) -> Callable[[Tier], list[RunSpec]]:
-    """The part called ``name``, or an error with a suggestion."""
-    if name not in PARTS:
-        raise unknown_name("part", name, PARTS, see=f"Choose from: {', '.join(PARTS)}.")
-    return PARTS[name]
+def suite_named(name: str) -> Callable[[Tier], list[RunSpec]]:
+    """The suite called ``name``, or an error with a suggestion."""
+    if name not in SUITES:
+        raise unknown_name("suite", name, SUITES, see=f"Choose from: {', '.join(SUITES)}.")
+    return SUITES[name]

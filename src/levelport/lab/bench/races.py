@@ -1,4 +1,4 @@
-"""The tasks of the benchmark for the engine of :mod:`levelport.lab.engine`."""
+"""Races: a competitor on a problem until the finest accuracy or the budget, by evaluations and by the clock."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from levelport.lab.bench.competitors import competitor_named
-from levelport.lab.bench.instances import ProblemName
-from levelport.lab.bench.watched import Watched
+from levelport.lab.bench.instances import Instance, ProblemName
+from levelport.lab.bench.metered import Metered
 from levelport.lab.engine.spec import Run, RunSpec
+from levelport.lab.paper.profiles import Axis, spent_until_solved
 
 ACCURACIES = (1e-2, 1e-4, 1e-6, 1e-10)
 """τ: a problem is solved when (f - f*)/(f0 - f*) ≤ τ."""
@@ -44,7 +45,7 @@ class RaceSpec(RunSpec):
 def race(problem: ProblemName, competitor: str, max_cost: float) -> Run:
     """Run one competitor until the finest accuracy or the budget."""
     instance = problem.build()
-    objective = Watched(instance.objective, target=finest_target(problem), max_cost=max_cost)
+    objective = Metered(instance.objective, target=finest_target(problem, instance), max_cost=max_cost)
     competitor_named(competitor).run(objective, instance)
     cost = objective.cost
     curves = objective.best_so_far()
@@ -64,10 +65,44 @@ def race(problem: ProblemName, competitor: str, max_cost: float) -> Run:
     return Run(final_value=float(curves["value"][-1]), facts=facts, curves=curves)
 
 
-def finest_target(problem: ProblemName) -> float:
-    """The finest accuracy; for networks, whose optimum is not known, there is none."""
+def finest_target(problem: ProblemName, instance: Instance) -> float:
+    """The value at the finest accuracy; for networks, whose optimum is not known, there is none."""
     if problem.suite == "network":
         return -math.inf
-    instance = problem.build()
     start = instance.objective.at(instance.x0).value
     return instance.f_star + ACCURACIES[-1] * (start - instance.f_star)
+
+
+@dataclass(frozen=True)
+class TimingSpec(RunSpec):
+    """All competitors on one problem, ``rounds`` times in turn, so that a slow machine is slow for everyone.
+
+    The setting of a run is its competitor's number.
+    """
+
+    kind: ClassVar[str] = "timing"
+    problem: ProblemName
+    competitors: tuple[str, ...]
+    rounds: int
+    max_cost: float
+
+    @property
+    def label(self) -> str:
+        return f"timing on {self.problem}"
+
+    @property
+    def rough_seconds(self) -> float:
+        return 2e-4 * self.max_cost * self.rounds * len(self.competitors)
+
+    def run(self) -> list[Run]:
+        runs = []
+        for repeat in range(self.rounds):
+            for number, name in enumerate(self.competitors):
+                run = race(self.problem, name, self.max_cost)
+                facts = {"round": float(repeat)}
+                for tau in ACCURACIES:
+                    for axis in (Axis.SECONDS, Axis.COST):
+                        spent = spent_until_solved(run, run.facts["f_start"], run.facts["f_star"], tau, axis)
+                        facts[f"{axis.value}_{tau:g}"] = spent
+                runs.append(Run(setting=float(number), final_value=run.final_value, facts=facts, chosen=number == 0))
+        return runs

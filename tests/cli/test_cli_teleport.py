@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+import levelport
 from levelport.cli import app
 
 runner = CliRunner(env={"COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"})
@@ -62,6 +63,8 @@ def test_picture(solver: str, tmp_path: Path) -> None:
     code, text = run("teleport", "goldstein-price", "--solver", solver, "--plot", str(path))
     assert code == 0
     assert "picture:" in text
+    assert "was not there and has been made" in text
+    assert [file.name for file in path.parent.iterdir()] == ["gp.png"]  # no temporary file beside it
     with Image.open(path) as picture:
         assert min(picture.size) > 600
         assert len(set(picture.convert("RGB").resize((200, 200)).tobytes())) > 50  # not a blank page
@@ -74,11 +77,13 @@ def test_picture(solver: str, tmp_path: Path) -> None:
         (("teleport", "booth", "--solver", "sqpp"), "Did you mean 'sqp'"),
         (("telport", "booth"), "No such command 'telport'"),
         (("teleport", "booth", "--start", "1,two"), "is not a list of numbers"),
+        (("teleport", "booth", "--start", "nan,2"), "every coordinate must be a finite number"),
+        (("teleport", "booth", "--start", "1,inf"), "every coordinate must be a finite number"),
         (("teleport", "booth", "--start", "1,2,3"), "booth takes 2 coordinates, and --start has 3"),
         (("teleport", "rosenbrock", "--start", "1,2,3", "--plot", "x.png"), "only functions of two variables"),
         (("teleport", "booth", "--max-hvps", "0"), "max_hvps must be at least 1"),
         (("teleport", "booth", "--radius", "-1"), "radius must be positive"),
-        (("teleport", "booth", "--plot", "x.nonsense"), "cannot write x.nonsense"),
+        (("teleport", "booth", "--plot", "x.nonsense"), "pictures end in .png"),
         (("demo", "--out", "/proc/no/such"), "cannot write to"),
     ],
 )
@@ -88,14 +93,38 @@ def test_what_is_wrong_is_named_and_ends_with_2(arguments: tuple[str, ...], word
     assert words in text
 
 
-def test_help_lists_the_commands_without_loading_what_they_need() -> None:
-    script = (
-        "import sys; from levelport.cli import app\n"
-        "try: app(['--help'])\n"
-        "except SystemExit: pass\n"
-        "print('LOADED', sorted({'matplotlib', 'sklearn', 'pandas', 'scipy'} & set(sys.modules)))"
-    )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    for command in ("teleport", "demo", "data", "problems", "theory", "reproduce", "report"):
+def test_version() -> None:
+    assert run("--version") == (0, f"levelport {levelport.__version__}")
+
+
+HELP = """
+import sys, time
+from levelport.cli import app
+for command in ([], {groups}):
+    for words in command if command else [[]]:
+        try: app([*words, '--help'])
+        except SystemExit: pass
+print('LOADED', sorted({{'torch', 'numpy', 'pandas', 'matplotlib', 'sklearn', 'scipy'}} & set(sys.modules)))
+print('SECONDS', time.process_time())
+"""
+COMMANDS = ("teleport", "demo", "theory", "diagnose", "reproduce", "report", "bench", "data", "problems")
+
+
+def test_help_of_every_command_loads_nothing_heavy_and_is_quick() -> None:
+    groups = [[name] for name in COMMANDS]
+    groups += [["data", "list"], ["data", "fetch"], ["problems", "list"], ["problems", "optimum"]]
+    arguments = [sys.executable, "-c", HELP.format(groups=groups)]
+    result = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=True)
+    for command in COMMANDS:
         assert re.search(rf"\b{command}\b", result.stdout), command
     assert "LOADED []" in result.stdout
+
+
+def test_help_takes_less_than_half_a_second_of_processor_time() -> None:
+    spent = []
+    for _ in range(3):
+        result = subprocess.run(
+            [sys.executable, "-c", HELP.format(groups=[])], capture_output=True, text=True, timeout=60, check=True
+        )
+        spent.append(float(re.search(r"SECONDS ([\d.]+)", result.stdout)[1]))  # type: ignore[index]
+    assert min(spent) < 0.5

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ class Squares(RunSpec):
     n: int
     pause: float = 0.0
     fails: bool = False
+    kills: bool = False
 
     @property
     def label(self) -> str:
@@ -35,6 +38,8 @@ class Squares(RunSpec):
 
     def run(self) -> list[Run]:
         time.sleep(self.pause)
+        if self.kills:
+            os.kill(os.getpid(), signal.SIGKILL)
         if self.fails:
             raise ArithmeticError(f"cannot square {self.n}")
         partial = np.cumsum(np.arange(1.0, self.n + 1) ** 2)

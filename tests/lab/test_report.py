@@ -97,6 +97,47 @@ def test_page_is_well_formed_complete_and_self_contained(out: Path) -> None:
     assert "2 of 18" in text
 
 
+def test_nothing_from_the_directory_reaches_the_page_unescaped(tmp_path: Path) -> None:
+    """Every text and every key of the summary, the digest and the names of pictures is a piece of script."""
+    figure(tmp_path, "fig1", "quick", True)
+    directory = tmp_path / "quick" / "fig1"
+    evil = "\"'><script>alert(1)</script><x y='"
+    (directory / f"{evil.replace('/', ':')}.png").write_bytes(PIXEL)
+    summary = json.loads((directory / "summary.json").read_text())
+    summary |= {
+        "figure": evil,
+        "title": evil,
+        "setup": {"tier": evil},
+        "failures": [evil],
+        "runs": {evil: 1},
+        "pictures": [f"{evil.replace('/', ':')}.png"],
+        "claims": [{"name": evil, "statement": evil, "solver": evil, "holds": None, "measured": evil}],
+        "environments": [{evil: evil}],
+    }
+    (directory / "summary.json").write_text(json.dumps(summary))
+    (directory / "digest.csv").write_text(f'"{evil.replace(chr(34), chr(34) * 2)}",b\n{evil},{evil}\n')
+    text = page(find_sections(tmp_path))
+    assert "<script" not in text
+    assert escape(evil) in text
+    parsed = Collector()
+    parsed.feed(text)
+    assert parsed.open == []
+    assert len(parsed.sources) == 1
+
+
+def test_pictures_come_from_the_figures_own_directory_only(tmp_path: Path) -> None:
+    figure(tmp_path, "fig1", "quick", True)
+    directory = tmp_path / "quick" / "fig1"
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(PIXEL + b"secret")
+    (directory / "link.png").symlink_to(secret)
+    summary = json.loads((directory / "summary.json").read_text())
+    summary["pictures"] = ["fig1.png", "../../secret.png", str(secret), "link.png", "", ".", "no-such.png"]
+    (directory / "summary.json").write_text(json.dumps(summary))
+    (section,) = find_sections(tmp_path)
+    assert [path.name for path in section.pictures()] == ["fig1.png"]
+
+
 def test_nothing_to_report_is_said(tmp_path: Path) -> None:
     with pytest.raises(NothingToReportError, match="reproduce a figure first"):
         write_report(tmp_path, tmp_path / "report.html")

@@ -10,11 +10,12 @@ from io import StringIO
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from arithmetic import Squares, sweep
 from rich.console import Console
 
-from levelport.lab.engine.backends import Backend
+from levelport.lab.engine.backends import Backend, WorkerLostError
 from levelport.lab.engine.progress import ConsoleProgress, Forecast
 from levelport.lab.engine.runner import Plan, in_words, run_plan
 from levelport.lab.engine.spec import RunStatus
@@ -98,6 +99,37 @@ def test_kill_9_again_and_again_loses_nothing(tmp_path: Path) -> None:
         assert process.returncode == (-signal.SIGKILL if attempt < kills else 0), log.read_text()
     store.look()  # removes what the last kill may have left half-written
     assert_complete(store, count, pause)
+
+
+def test_workers_leave_with_their_parent(tmp_path: Path) -> None:
+    """The parent is killed while its workers are in the middle of long tasks; nobody is left a few seconds later."""
+    command = [sys.executable, str(SCRIPT), str(tmp_path), "4", "120", "2"]
+    with (tmp_path / "output").open("wb") as log:
+        parent = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 120
+        family: list[psutil.Process] = []
+        while len(family) < 3:  # two workers, and one process of joblib's that cleans up after them
+            assert parent.poll() is None, (tmp_path / "output").read_text()
+            assert time.monotonic() < deadline, "no workers were started"
+            time.sleep(0.2)
+            family = psutil.Process(parent.pid).children(recursive=True)
+        parent.send_signal(signal.SIGKILL)
+        parent.wait(timeout=30)
+        _, alive = psutil.wait_procs(family, timeout=60)
+        assert alive == []
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(parent.pid, signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed_is_a_sentence(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with pytest.raises(WorkerLostError, match="start the same command again"):
+        run_plan(Plan.of([*sweep(2, 0.0), Squares(9, kills=True)], store), store, Backend(jobs=2))
+    assert not list(store.shards.glob(".tmp-*"))
+    assert run_plan(Plan.of(sweep(3, 0.0), store), store, Backend(jobs=2)).failures == []
+    assert_complete(store, 3, 0.0)
 
 
 def test_two_processes_share_one_store(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LinearRegression
 
-from levelport.problems.datasets import DATA_NAMES, Task, data_info, load_data
+from levelport.problems.datasets import DATA_NAMES, Targets, data_info, load_data
 from levelport.problems.names import UnknownNameError
 from levelport.problems.synthetic import features_with_spectrum, linear_data, logistic_data
 
@@ -56,7 +56,7 @@ def test_scikit_learn_sets() -> None:
     data = load_data("digits")
     np.testing.assert_array_equal(data.X * 16, X)
     np.testing.assert_array_equal(data.y, y)
-    assert data.info.task is Task.CLASSES
+    assert data.info.targets is Targets.CLASSES
     for info in (data_info("digits"), data_info("breast-cancer-wisconsin")):
         assert load_data(info.name).X.shape == (info.samples, info.features)
 
@@ -100,7 +100,7 @@ def test_synthetic_names() -> None:
     assert data.X.shape == (400, 10)
     eigenvalues = np.linalg.eigvalsh(data.X.T @ data.X / 400)
     assert eigenvalues[-1] / eigenvalues[0] == pytest.approx(1e3, rel=1e-9)
-    assert data_info("synthetic-linear-400x10-50").task is Task.REGRESSION
+    assert data_info("synthetic-linear-400x10-50").targets is Targets.REGRESSION
 
 
 @pytest.mark.parametrize(

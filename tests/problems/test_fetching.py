@@ -103,7 +103,7 @@ def test_source_files_parse_to_the_catalogued_values(set_here: str) -> None:
 
 def test_download_parse_store(server: Server, source: str, own_cache: Path) -> None:
     seen: list[tuple[str, int, int]] = []
-    (path,) = fetch(NAME, mirror=server.url, progress=lambda *news: seen.append(news))
+    (path,) = fetch(NAME, mirror=server.url, on_piece=lambda *news: seen.append(news))
     assert path == uci_file(own_cache, NAME)
     X, y = storage.read_uci(path, UCI[NAME])
     assert content_digest(X, y) == UCI[NAME].digest
@@ -205,14 +205,14 @@ def test_mnist_by_server_and_by_directory(
     assert [array.shape for array in storage.load("mnist")] == [(6, 2, 2), (6,), (3, 2, 2), (3,)]
     paths[1].write_bytes(b"")
     fetch("mnist", source=tmp_path)
-    assert storage.status("mnist").state is storage.State.FETCHED
+    assert storage.locate("mnist").state is storage.State.FETCHED
     assert len(server.requests) == 4
 
 
 def test_from_directory(all_sets: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LEVELPORT_DATA")
     fetch("ozone", source=all_sets)
-    assert storage.status("ozone").state is storage.State.FETCHED
+    assert storage.locate("ozone").state is storage.State.FETCHED
 
 
 def test_directory_without_or_with_a_broken_file(tmp_path: Path, own_cache: Path) -> None:
@@ -235,5 +235,5 @@ def test_command_line_downloads_with_a_progress_bar(
     answer = CliRunner().invoke(data_app, ["fetch", name, "hill-valley", "--mirror", server.url])
     assert answer.exit_code == 1, "hill-valley is not on the server"
     assert "hill-valley_train_R.dat" in answer.output
-    assert storage.status(name).state is storage.State.FETCHED
-    assert storage.status("hill-valley").state is storage.State.MISSING
+    assert storage.locate(name).state is storage.State.FETCHED
+    assert storage.locate("hill-valley").state is storage.State.MISSING

@@ -30,7 +30,7 @@ def fetched(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_sound_file_is_used(fetched: Path) -> None:
-    assert storage.status("ionosphere") == storage.Status(State.FETCHED)
+    assert storage.locate("ionosphere") == storage.Location(State.FETCHED)
     X, _ = storage.load("ionosphere")
     assert X.shape == (351, 33)
 
@@ -38,7 +38,7 @@ def test_sound_file_is_used(fetched: Path) -> None:
 @pytest.mark.parametrize("kept", [0, 10, 1000, -1])
 def test_truncated_file_is_named_and_not_used(fetched: Path, kept: int) -> None:
     fetched.write_bytes(fetched.read_bytes()[:kept])
-    found = storage.status("ionosphere")
+    found = storage.locate("ionosphere")
     assert found.state is State.DAMAGED
     assert str(fetched) in found.complaints[0]
     with pytest.raises(DataError, match=r"ionosphere\.npz.*not used.*levelport data fetch ionosphere"):
@@ -71,24 +71,24 @@ def test_directory_comes_before_the_cache_and_damage_is_reported(
     monkeypatch.setenv("LEVELPORT_DATA", str(directory))
     copy = directory / "uci" / "ionosphere.npz"
     shutil.copyfile(fetched, copy)
-    assert storage.status("ionosphere").state is State.DIRECTORY
+    assert storage.locate("ionosphere").state is State.DIRECTORY
     copy.write_bytes(b"nonsense")
-    assert storage.status("ionosphere").state is State.FETCHED
+    assert storage.locate("ionosphere").state is State.FETCHED
     with pytest.warns(DamagedDataWarning, match=r"mine.*Another copy"):
         X, y = storage.load("ionosphere")
     assert content_digest(X, y) == UCI["ionosphere"].digest
 
 
 def test_missing_set_says_how_to_get_it() -> None:
-    assert storage.status("ozone").state is State.MISSING
+    assert storage.locate("ozone").state is State.MISSING
     with pytest.raises(DataError, match=r"'ozone' here.*levelport data fetch ozone.*LEVELPORT_DATA"):
         storage.load("ozone")
 
 
 def test_directory_serves_all_sets_and_mnist(all_sets: Path) -> None:
     for name in UCI:
-        assert storage.status(name).state is (State.EMBEDDED if UCI[name].embedded else State.DIRECTORY)
-    assert storage.status("mnist").state is State.DIRECTORY
+        assert storage.locate(name).state is (State.EMBEDDED if UCI[name].embedded else State.DIRECTORY)
+    assert storage.locate("mnist").state is State.DIRECTORY
 
 
 def test_mnist_has_its_known_counts(all_sets: Path) -> None:
@@ -113,11 +113,11 @@ def test_truncated_mnist_is_named(all_sets: Path, own_cache: Path, monkeypatch: 
     broken = own_cache / "mnist" / "t10k-labels-idx1-ubyte.gz"
     broken.chmod(0o644)
     broken.write_bytes(broken.read_bytes()[:2000])
-    found = storage.status("mnist")
+    found = storage.locate("mnist")
     assert found.state is State.DAMAGED
     assert str(broken) in found.complaints[0]
     broken.write_bytes(gzip.compress(b"\0\0\x08\x01" + struct.pack(">I", 3) + b"abc"))
-    assert "checksum mismatch" in storage.status("mnist").complaints[0]
+    assert "checksum mismatch" in storage.locate("mnist").complaints[0]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ Commands import what they need when they run, so that ``levelport --help`` is qu
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from levelport.cli.bench import bench_command
@@ -15,12 +17,21 @@ from levelport.cli.reproduce import report_command, reproduce_command
 from levelport.cli.teleport import teleport_function
 from levelport.cli.theory import diagnose_command, theory_command
 
-app = typer.Typer(
-    name="levelport",
-    help="Sub-level-set teleportation for PyTorch: solve, optimise, reproduce, measure.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(name="levelport", no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def levelport(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
+) -> None:
+    """Sub-level-set teleportation for PyTorch: solve, optimise, reproduce, measure."""
+    if version:
+        from levelport import __version__
+
+        typer.echo(f"levelport {__version__}")
+        raise typer.Exit
+
+
 app.command("teleport")(teleport_function)
 app.command("demo")(demo)
 app.command("theory")(theory_command)

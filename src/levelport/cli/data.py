@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from levelport.problems import storage
-from levelport.problems.catalogue import UCI
-from levelport.problems.datasets import DATA_NAMES, DataInfo, Task, data_info
-from levelport.problems.fetching import fetch
-from levelport.problems.names import unknown_name
+from levelport.cli.speech import say, trouble_in_words, usage
+
+if TYPE_CHECKING:
+    from levelport.problems.datasets import DataInfo
 
 app = typer.Typer(help="Data sets: what is here, and how to get the rest.", no_args_is_help=True)
-
-_GROUPS = {"uci": tuple(UCI), "mnist": ("mnist",)}
 
 
 @app.command("list")
@@ -25,12 +20,16 @@ def list_data(
     about: Annotated[bool, typer.Option("--about", help="Say what each set is about in place of its balance.")] = False,
 ) -> None:
     """Show every data set with its size, its balance, and whether it is here."""
+    from levelport.problems import storage
+    from levelport.problems.catalogue import UCI
+    from levelport.problems.datasets import DATA_NAMES, data_info
+
     typer.echo(f"{'name':28} {'n':>5} {'d':>3}  {'state':17} {'about' if about else '-1 / +1'}")
     complaints: list[str] = []
     missing = 0
     for name in DATA_NAMES:
         info = data_info(name)
-        found = storage.status(name) if name in UCI or name == "mnist" else storage.Status(storage.State.SCIKIT_LEARN)
+        found = storage.locate(name) if name in UCI or name == "mnist" else storage.Location(storage.State.SCIKIT_LEARN)
         complaints += found.complaints
         missing += found.state in (storage.State.MISSING, storage.State.DAMAGED)
         last = (UCI[name].about if name in UCI else "") if about else _balance(info)
@@ -39,13 +38,15 @@ def list_data(
     if missing:
         typer.echo(f"{missing} not here: 'levelport data fetch' gets them.")
     for complaint in complaints:
-        typer.secho(complaint, fg="red", err=True)
+        say(complaint, "red", error=True)
     if complaints:
         raise typer.Exit(1)
 
 
 def _balance(info: DataInfo) -> str:
-    if info.task is Task.CLASSES:
+    from levelport.problems.datasets import Targets
+
+    if info.targets is Targets.CLASSES:
         return f"{info.classes} classes"
     if info.positives is None:
         return ""
@@ -64,14 +65,17 @@ def fetch_data(
     mirror: Annotated[str | None, typer.Option(help="A base URL to use in place of the public archives.")] = None,
 ) -> None:
     """Download data sets into the cache, check them, and go on where an earlier download broke off."""
-    console = Console()
-    try:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+    from levelport.problems import storage
+    from levelport.problems.fetching import fetch
+
+    with usage():
         wanted = _expand(names or ["uci", "mnist"])
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
     failed = False
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bars:
+    with trouble_in_words(), Progress(*columns, console=Console(), transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
         def show(file: str, done: int, total: int) -> None:
@@ -80,15 +84,15 @@ def fetch_data(
             bars.update(tasks[file], completed=done)
 
         for name in wanted:
-            state = storage.status(name).state
+            state = storage.locate(name).state
             if state not in (storage.State.MISSING, storage.State.DAMAGED):
-                console.print(f"{name}: {state.value} already")
+                say(f"{name}: {state.value} already")
                 continue
             try:
-                for path in fetch(name, source=source, mirror=mirror, progress=show):
-                    console.print(f"{name}: {path}", soft_wrap=True, highlight=False)
+                for path in fetch(name, source=source, mirror=mirror, on_piece=show):
+                    say(f"{name}: {path}")
             except storage.DataError as error:
-                console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+                say(str(error), "red", error=True)
                 failed = True
     if failed:
         raise typer.Exit(1)
@@ -96,11 +100,13 @@ def fetch_data(
 
 def _expand(names: list[str]) -> list[str]:
     """Groups to their members; repeated names once; an unknown name is an error with a suggestion."""
+    from levelport.problems.catalogue import UCI
+    from levelport.problems.names import unknown_name
+
+    groups = {"uci": tuple(UCI), "mnist": ("mnist",)}
     wanted: dict[str, None] = {}
     for name in names:
-        if name not in UCI and name not in _GROUPS:
-            raise unknown_name(
-                "data set to fetch", name, [*UCI, *_GROUPS], see="'levelport data list' shows all names."
-            )
-        wanted.update(dict.fromkeys(_GROUPS.get(name, (name,))))
+        if name not in UCI and name not in groups:
+            raise unknown_name("data set to fetch", name, [*UCI, *groups], see="'levelport data list' shows all names.")
+        wanted.update(dict.fromkeys(groups.get(name, (name,))))
     return list(wanted)

@@ -8,10 +8,7 @@ from typing import Annotated
 
 import typer
 
-from levelport.problems import best_known, storage
-from levelport.problems.catalogue import UCI
-from levelport.problems.optima import OptimumError
-from levelport.problems.registry import PROBLEM_NAMES, REGULARISATION, problem
+from levelport.cli.speech import say, trouble_in_words, usage
 
 app = typer.Typer(help="Named problems and what is known of their optima.", no_args_is_help=True)
 
@@ -22,6 +19,8 @@ Seed = Annotated[int, typer.Option(help="Decides the split and the start.")]
 @app.command("list")
 def list_problems() -> None:
     """Show the benchmark's problems; any MODEL/DATA is a name."""
+    from levelport.problems.registry import PROBLEM_NAMES, REGULARISATION, problem
+
     typer.echo(f"{'name':42} {'n (train)':>9} {'dimension':>9}  optimum")
     for name in PROBLEM_NAMES:
         one = problem(name)
@@ -41,13 +40,18 @@ def show_optimum(
     refresh: Annotated[bool, typer.Option(help="Compute anew, whatever the cache has.")] = False,
 ) -> None:
     """Print optimal values with their certified lower bounds."""
+    from levelport.problems.catalogue import UCI
+    from levelport.problems.optima import OptimumError
+    from levelport.problems.registry import REGULARISATION, problem
+    from levelport.problems.storage import DataError
+
     typer.echo(f"{'problem':36} {'reg':>6}  {'optimum':20} {'proven to':9} attained  how")
     begun, certified, failures = time.perf_counter(), [], []
     for name in names or [f"logreg/{data}" for data in UCI]:
         for strength in reg or REGULARISATION:
             try:
                 found = problem(name, reg=strength, seed=seed).optimum(refresh=refresh)
-            except (ValueError, OptimumError, storage.DataError) as error:
+            except (ValueError, OptimumError, DataError) as error:
                 failures.append(f"{name} reg={strength:g}: {error}")
                 continue
             certified.append(found.certified)
@@ -56,7 +60,7 @@ def show_optimum(
     took = time.perf_counter() - begun
     typer.echo(f"{len(certified)} optima, {sum(certified)} certified to 1e-12 relative, {took:.1f} s.")
     for failure in failures:
-        typer.secho(failure, fg="red", err=True)
+        say(failure, "red", error=True)
     if failures:
         raise typer.Exit(1)
 
@@ -73,21 +77,19 @@ def improve_best_known(
     ] = None,
 ) -> None:
     """Look for better values of network problems by L-BFGS, and write them down where they beat the known ones."""
+    from levelport.problems import best_known
     from levelport.problems.improve import improve, offer
+    from levelport.problems.registry import REGULARISATION, problem
 
     for name in names:
         for strength in reg or REGULARISATION:
-            try:
+            with usage():
                 one = problem(name, reg=strength, seed=seed)
-            except ValueError as error:
-                raise typer.BadParameter(str(error)) from error
-            if one.convex:
-                raise typer.BadParameter(
-                    f"{name} is convex: 'levelport problems optimum {name}' solves it for certain."
-                )
+                if one.convex:
+                    raise ValueError(f"{name} is convex: 'levelport problems optimum {name}' solves it for certain.")
             known = best_known.lookup(name, strength, seed)
-            x, found = improve(one, starts=starts, iterations=iterations)
-            better = offer(one, x, found.how, table=table)
             before = "none" if known is None else f"{known.value:.12g}"
-            verdict = "written down" if better else "no better"
-            typer.echo(f"{one}: {found.value:.12g} (known: {before}), {verdict}")
+            with trouble_in_words():
+                x, found = improve(one, starts=starts, iterations=iterations)
+                entered = "written down" if offer(one, x, found.how, table=table) else "no better"
+            say(f"{one}: {found.value:.12g} (known: {before}), {entered}")

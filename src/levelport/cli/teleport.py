@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from levelport.cli.speech import say, trouble_in_words, usage
+
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from levelport.lab.level_sets import Trails
     from levelport.problems.functions import TestFunction
     from levelport.solvers import TeleportResult
@@ -47,49 +50,47 @@ def teleport_function(
     import torch
     from rich.console import Console
 
-    from levelport.cli.certificate_table import certificate_table
     from levelport.lab.bench.scipy_solvers import any_solver
     from levelport.lab.level_sets import Trails
     from levelport.problems.functions import function_named
     from levelport.solvers import teleport
 
-    with _named("FUNCTION"):
+    with usage("FUNCTION"):
         known = function_named(function)
-    with _named("--solver"):
+    with usage("--solver"):
         method = any_solver(solver)
+    if plot is not None:
+        from levelport.lab.pictures import picture_format
+
+        with usage("--plot"):
+            picture_format(plot)
     coordinates = list(known.start) if start is None else _numbers(start)
     _check_dimension(known, coordinates, plot)
     trails = Trails()
     x = torch.tensor(coordinates, dtype=torch.float64)
-    with _named(None):
+    with usage():
         result = teleport(
             known, x, method, max_hvps=max_hvps, tol=tol, radius=radius, level_set=level_set, callback=trails
         )
     assert isinstance(result.x, torch.Tensor)  # as x is one
-    console = Console()
-    console.print(certificate_table(result, f"{known.name} with {solver}"))
-    console.print(f"from {_text(coordinates)} to {_text(result.x.tolist())}", highlight=False, soft_wrap=True)
+    Console().print(certificate_table(result, f"{known.name} with {solver}"))
+    say(f"from {_text(coordinates)} to {_text(result.x.tolist())}")
     if plot is not None:
         _draw(known, coordinates, trails, result, plot)
-        console.print(f"picture: {plot}", highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def _named(parameter: str | None) -> Iterator[None]:
-    """Turn a ValueError into a usage error (exit code 2), named after ``parameter`` if it does not say so itself."""
-    try:
-        yield
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=parameter) from error
 
 
 def _numbers(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError as error:
-        raise typer.BadParameter(
-            f"{text!r} is not a list of numbers; write them with commas between, as in 7.5,-4.", param_hint="--start"
-        ) from error
+    """The coordinates that ``text`` lists."""
+    with usage("--start"):
+        try:
+            numbers = [float(part) for part in text.split(",")]
+        except ValueError as error:
+            raise ValueError(
+                f"{text!r} is not a list of numbers; write them with commas between, as in 7.5,-4."
+            ) from error
+        if not all(map(math.isfinite, numbers)):
+            raise ValueError(f"{text!r} is no point to start from: every coordinate must be a finite number.")
+    return numbers
 
 
 def _check_dimension(function: TestFunction, coordinates: list[float], plot: Path | None) -> None:
@@ -112,11 +113,40 @@ def _draw(function: TestFunction, start: list[float], trails: Trails, result: Te
     from levelport.lab.level_sets import teleport_picture
     from levelport.lab.pictures import save
 
-    try:
+    missing = not path.parent.exists()
+    with trouble_in_words():
         save(teleport_picture(function, start, trails, result), path)
-    except (ValueError, OSError) as error:
-        raise typer.BadParameter(f"cannot write {path}: {error}", param_hint="--plot") from error
+    say(f"picture: {path}" + (f" (the directory {path.parent} was not there and has been made)" if missing else ""))
 
 
 def _text(coordinates: list[float]) -> str:
     return "(" + ", ".join(f"{x:.6g}" for x in coordinates) + ")"
+
+
+def certificate_table(result: TeleportResult, title: str) -> Table:
+    """What was reached, how near it is to a KKT point, and what it cost."""
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    curvature, cost = result.curvature, result.cost
+    step = f"{1.0 / curvature:.6g}" if curvature > 0.0 else "none: the curvature is not positive"
+    rows = {
+        "status": f"{result.status.name.lower().replace('_', ' ')}: {result.message}",
+        "value": f"{result.value_start:.10g} → {result.value:.10g}",
+        "violation": f"{result.violation:.3g}",
+        "gradient norm": f"{result.gradient_norm_start:.6g} → {result.gradient_norm:.6g}",
+        "gain": f"{result.gain:.6g}",
+        "KKT residual": f"{result.kkt_residual:.3g}   ‖P H g‖/‖g‖²: 0 at a KKT point",
+        "alignment": f"{result.alignment:.12g}   cosine of g and H g: 1 at a KKT point",
+        "curvature λ": f"{curvature:.6g}   ⟨g, H g⟩/‖g‖²",
+        "Newton step 1/λ": step,
+        "cost": (
+            f"{cost.values} values, {cost.gradients} gradients, {cost.hvps} Hessian-vector products "
+            f"= {cost.gradient_equivalents:g} gradient equivalents, {cost.seconds:.3g} s"
+        ),
+    }
+    for name, text in rows.items():
+        table.add_row(name, text)
+    return table

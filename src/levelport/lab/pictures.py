@@ -64,12 +64,18 @@ def legend_below(figure: Figure, entries: list[LegendEntry]) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), columns), frameon=False)
 
 
+def picture_format(path: Path) -> str:
+    """The format that the name of a picture asks for; ValueError if it is none that we write."""
+    kind = path.suffix[1:].lower()
+    if kind not in ("png", "pdf", "svg"):
+        raise ValueError(f"pictures end in .png, .pdf or .svg, and {path.name!r} does not.")
+    return kind
+
+
 def save(figure: Figure, *paths: Path) -> list[Path]:
     """Write the picture in the formats that the names ask for; a reader never sees half a picture."""
     for path in paths:
-        kind = path.suffix[1:].lower()
-        if kind not in figure.canvas.get_supported_filetypes():
-            raise ValueError(f"pictures end in .png, .pdf or .svg, and {path.name} does not.")
+        kind = picture_format(path)
         undated: dict[str, Any] = {"metadata": {"CreationDate": None}} if kind == "pdf" else {}
         with replacing(path) as temporary:
             figure.savefig(temporary, format=kind, dpi=160, **undated)

@@ -23,7 +23,7 @@ from levelport.objective import Objective
 from levelport.objectives.linear import LinearObjective
 from levelport.objectives.module import ModuleObjective
 from levelport.problems import models
-from levelport.problems.datasets import DataInfo, Task, data_info, load_data
+from levelport.problems.datasets import DataInfo, Targets, data_info, load_data
 from levelport.problems.models import MLP, LinearModel, Model
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ class Problem:
             raise ValueError(f"reg must be a finite number, not negative, not {self.reg}.")
         if self.seed < 0:
             raise ValueError(f"seed must not be negative, not {self.seed}.")
-        if self.info.task is Task.REGRESSION and self.model == LinearModel():
+        if self.info.targets is Targets.REGRESSION and self.model == LinearModel():
             raise ValueError(f"The targets of '{self.data}' are real numbers, not classes. Use the model 'linreg'.")
-        if self.info.task is Task.CLASSES and self.model == LinearModel(squared=True):
+        if self.info.targets is Targets.CLASSES and self.model == LinearModel(squared=True):
             raise ValueError(f"The targets of '{self.data}' are classes, not numbers. Use the model 'logreg'.")
 
     @property
@@ -83,7 +83,7 @@ class Problem:
 
     @property
     def info(self) -> DataInfo:
-        """Size and task of the data, known without reading them."""
+        """Size and kind of targets of the data, known without reading them."""
         return data_info(self.data)
 
     @property
@@ -130,7 +130,7 @@ class Problem:
         X = with_ones(train.inputs)
         if self.model.squared:
             return LinearObjective.squared(X, train.targets, penalty=self.reg)
-        if self.info.task is Task.CLASSES:
+        if self.info.targets is Targets.CLASSES:
             return LinearObjective.softmax(X, train.targets, self.info.classes, penalty=self.reg)
         return LinearObjective.logistic(X, train.targets, penalty=self.reg)
 
@@ -177,19 +177,19 @@ class Problem:
         return self._accuracy(x, self.train)
 
     def _accuracy(self, x: Tensor, samples: Samples) -> float:
-        if self.info.task is Task.REGRESSION:
+        if self.info.targets is Targets.REGRESSION:
             raise ValueError(f"'{self.data}' has real targets, so there is no accuracy.")
         output = self.predict(x, samples.inputs)
-        if self.info.task is Task.CLASSES:
+        if self.info.targets is Targets.CLASSES:
             right = output.argmax(dim=1) == samples.targets
         else:
             right = torch.where(output[:, 0] > 0, 1.0, -1.0) == samples.targets
         return float(right.double().mean())
 
     def _loss(self) -> models.Loss:
-        if self.info.task is Task.CLASSES:
+        if self.info.targets is Targets.CLASSES:
             return models.cross_entropy
-        return models.logistic_loss if self.info.task is Task.BINARY else models.squared_loss
+        return models.logistic_loss if self.info.targets is Targets.BINARY else models.squared_loss
 
 
 def with_ones(X: Tensor) -> Tensor:
@@ -200,7 +200,7 @@ def with_ones(X: Tensor) -> Tensor:
 @lru_cache(maxsize=4)
 def _samples(data: str, seed: int, dtype: torch.dtype) -> tuple[Samples, Samples]:
     split = load_data(data).split(seed)
-    target_dtype = torch.int64 if data_info(data).task is Task.CLASSES else dtype
+    target_dtype = torch.int64 if data_info(data).targets is Targets.CLASSES else dtype
 
     def tensors(X: NDArray[Any], y: NDArray[Any]) -> Samples:
         # A copy: arrays of a data set are shared and read-only.

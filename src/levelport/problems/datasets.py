@@ -28,7 +28,7 @@ SPLIT_SEED = 1234567
 TEST_FRACTION = 0.2
 
 
-class Task(enum.Enum):
+class Targets(enum.Enum):
     """What the targets are."""
 
     BINARY = "two classes, -1 and +1"
@@ -43,7 +43,7 @@ class DataInfo:
     name: str
     samples: int
     features: int
-    task: Task
+    targets: Targets
     classes: int = 2
     positives: int | None = None
     own_test_samples: int = 0
@@ -56,7 +56,7 @@ class DataInfo:
     @property
     def outputs(self) -> int:
         """Numbers that a model has to predict per sample."""
-        return self.classes if self.task is Task.CLASSES else 1
+        return self.classes if self.targets is Targets.CLASSES else 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,9 +92,9 @@ class DataSet:
 
 
 _BUILT_IN = {
-    "mnist": DataInfo("mnist", 70000, 784, Task.CLASSES, classes=10, own_test_samples=10000),
-    "breast-cancer-wisconsin": DataInfo("breast-cancer-wisconsin", 569, 30, Task.BINARY, positives=357),
-    "digits": DataInfo("digits", 1797, 64, Task.CLASSES, classes=10),
+    "mnist": DataInfo("mnist", 70000, 784, Targets.CLASSES, classes=10, own_test_samples=10000),
+    "breast-cancer-wisconsin": DataInfo("breast-cancer-wisconsin", 569, 30, Targets.BINARY, positives=357),
+    "digits": DataInfo("digits", 1797, 64, Targets.CLASSES, classes=10),
 }
 _SYNTHETIC = re.compile(r"synthetic-(logistic|linear)-([1-9]\d*)x([1-9]\d*)-(\d+(?:\.\d+)?(?:e\d+)?)")
 
@@ -103,16 +103,16 @@ DATA_NAMES = (*UCI, *_BUILT_IN)
 
 
 def data_info(name: str) -> DataInfo:
-    """Size and task of a data set, without reading it."""
+    """Size and kind of targets of a data set, without reading it."""
     if name in UCI:
         entry = UCI[name]
-        return DataInfo(name, entry.samples, entry.features, Task.BINARY, positives=entry.positives)
+        return DataInfo(name, entry.samples, entry.features, Targets.BINARY, positives=entry.positives)
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     match = _SYNTHETIC.fullmatch(name)
     if match:
-        task = Task.BINARY if match[1] == "logistic" else Task.REGRESSION
-        return DataInfo(name, int(match[2]), int(match[3]), task)
+        targets = Targets.BINARY if match[1] == "logistic" else Targets.REGRESSION
+        return DataInfo(name, int(match[2]), int(match[3]), targets)
     raise unknown_name(
         "data set",
         name,
@@ -163,6 +163,6 @@ def _synthetic(info: DataInfo) -> DataSet:
     match = _SYNTHETIC.fullmatch(info.name)
     assert match is not None
     spectrum = np.geomspace(1.0, 1.0 / float(match[4]), info.features)
-    if info.task is Task.BINARY:
+    if info.targets is Targets.BINARY:
         return DataSet(info, *synthetic.logistic_data(info.samples, spectrum))
     return DataSet(info, *synthetic.linear_data(info.samples, spectrum))

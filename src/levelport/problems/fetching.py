@@ -22,7 +22,7 @@ from levelport.problems.atomic import replacing
 from levelport.problems.catalogue import MNIST_FILES, UCI, MnistFile, UciSet, content_digest
 from levelport.problems.storage import DataError, cache_directory, read_mnist_file, read_uci, uci_file
 
-Progress = Callable[[str, int, int], None]
+OnPiece = Callable[[str, int, int], None]
 """Called with the file's name, the bytes so far and the bytes in all (0 where the server does not say)."""
 
 CHUNK = 1 << 16
@@ -34,7 +34,7 @@ def fetch(
     *,
     source: Path | None = None,
     mirror: str | None = None,
-    progress: Progress | None = None,
+    on_piece: OnPiece | None = None,
 ) -> list[Path]:
     """Put a stored set (one of the twenty, or ``mnist``) into the cache and return its files there.
 
@@ -42,14 +42,14 @@ def fetch(
         source: a directory with ``uci/`` and ``mnist/`` to copy from instead of downloading.
         mirror: a base URL that replaces the public archives; it must serve ``<name>/<file>_R.dat`` and
             ``mnist/<file>.gz``.
-        progress: told about every piece that arrives.
+        on_piece: told about every piece that arrives.
     """
     if name == "mnist":
-        return [_fetch_mnist_file(entry, source, mirror, progress) for entry in MNIST_FILES]
-    return [_fetch_uci(UCI[name], source, mirror, progress)]
+        return [_fetch_mnist_file(entry, source, mirror, on_piece) for entry in MNIST_FILES]
+    return [_fetch_uci(UCI[name], source, mirror, on_piece)]
 
 
-def _fetch_uci(entry: UciSet, source: Path | None, mirror: str | None, progress: Progress | None) -> Path:
+def _fetch_uci(entry: UciSet, source: Path | None, mirror: str | None, on_piece: OnPiece | None) -> Path:
     target = uci_file(cache_directory(), entry.name)
     if _sound(lambda: read_uci(target, entry), target):
         return target
@@ -57,7 +57,7 @@ def _fetch_uci(entry: UciSet, source: Path | None, mirror: str | None, progress:
         X, y = read_uci(_existing(uci_file(source, entry.name)), entry)
     else:
         url = f"{mirror.rstrip('/')}/{entry.name}/{entry.source}" if mirror else entry.url
-        downloaded = _download(url, f"sha256:{entry.source_sha256}", entry.source, progress)
+        downloaded = _download(url, f"sha256:{entry.source_sha256}", entry.source, on_piece)
         X, y = parse_benchmark_file(downloaded.read_text())
         downloaded.unlink()
         if content_digest(X, y) != entry.digest:
@@ -67,7 +67,7 @@ def _fetch_uci(entry: UciSet, source: Path | None, mirror: str | None, progress:
     return target
 
 
-def _fetch_mnist_file(entry: MnistFile, source: Path | None, mirror: str | None, progress: Progress | None) -> Path:
+def _fetch_mnist_file(entry: MnistFile, source: Path | None, mirror: str | None, on_piece: OnPiece | None) -> Path:
     target = cache_directory() / "mnist" / entry.name
     if _sound(lambda: read_mnist_file(target, entry), target):
         return target
@@ -76,7 +76,7 @@ def _fetch_mnist_file(entry: MnistFile, source: Path | None, mirror: str | None,
         read_mnist_file(origin, entry)
     else:
         url = f"{mirror.rstrip('/')}/mnist/{entry.name}" if mirror else entry.url
-        origin = _download(url, f"md5:{entry.gzip_md5}", entry.name, progress)
+        origin = _download(url, f"md5:{entry.gzip_md5}", entry.name, on_piece)
         read_mnist_file(origin, entry)
     with replacing(target) as temporary:
         shutil.copyfile(origin, temporary)
@@ -109,12 +109,12 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _download(url: str, known_hash: str, file: str, progress: Progress | None) -> Path:
+def _download(url: str, known_hash: str, file: str, on_piece: OnPiece | None) -> Path:
     """The verified file, in the cache's ``downloads``."""
     import pooch
 
     directory = cache_directory() / "downloads"
-    downloader = ResumingDownloader(directory / f"{file}.part", progress)
+    downloader = ResumingDownloader(directory / f"{file}.part", on_piece)
     pooch.get_logger().setLevel("WARNING")
     try:
         return Path(pooch.retrieve(url, known_hash, fname=file, path=directory, downloader=downloader))
@@ -130,9 +130,9 @@ def _download(url: str, known_hash: str, file: str, progress: Progress | None) -
 class ResumingDownloader:
     """A downloader for pooch that keeps what has arrived in ``partial`` and asks for the rest only."""
 
-    def __init__(self, partial: Path, progress: Progress | None = None) -> None:
+    def __init__(self, partial: Path, on_piece: OnPiece | None = None) -> None:
         self.partial = partial
-        self.progress = progress
+        self.on_piece = on_piece
 
     def __call__(self, url: str, output_file: str | os.PathLike[str], pooch: object) -> None:
         self.partial.parent.mkdir(parents=True, exist_ok=True)
@@ -164,7 +164,7 @@ class ResumingDownloader:
                 while chunk := response.read(CHUNK):
                     stream.write(chunk)
                     have += len(chunk)
-                    if self.progress is not None:
-                        self.progress(self.partial.name.removesuffix(".part"), have, total)
+                    if self.on_piece is not None:
+                        self.on_piece(self.partial.name.removesuffix(".part"), have, total)
         if total and have < total:
             raise ConnectionError(f"the connection ended after {have} of {total} bytes")

@@ -6,12 +6,13 @@ stands; :data:`FUNCTIONS` adds what is known of it and where it is usually start
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from levelport.problems.names import unknown_name
 
 
 def booth(w: Tensor) -> Tensor:
@@ -129,7 +130,5 @@ FUNCTIONS: dict[str, TestFunction] = {
 def function_named(name: str) -> TestFunction:
     """The test function called ``name``, or an error with a suggestion."""
     if name not in FUNCTIONS:
-        near = difflib.get_close_matches(name, FUNCTIONS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"there is no test function called {name!r}.{hint} Choose from: {', '.join(FUNCTIONS)}.")
+        raise unknown_name("test function", name, FUNCTIONS, see=f"Choose from: {', '.join(FUNCTIONS)}.")
     return FUNCTIONS[name]

@@ -54,8 +54,8 @@ class State(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Status:
-    """The answer of :func:`status`: the state, and sentences about damaged files met on the way."""
+class Location:
+    """The answer of :func:`locate`: the state, and sentences about damaged files met on the way."""
 
     state: State
     complaints: tuple[str, ...] = ()
@@ -129,19 +129,19 @@ def _copies(name: str) -> Iterator[tuple[State, Callable[[], Arrays]]]:
                 yield state, partial(read_uci, path, UCI[name])
 
 
-def _search(name: str) -> tuple[Status, Arrays]:
+def _search(name: str) -> tuple[Location, Arrays]:
     """The first sound copy and what was wrong with those before it; no arrays where there is none."""
     complaints: list[str] = []
     for state, read in _copies(name):
         try:
-            return Status(state, tuple(complaints)), read()
+            return Location(state, tuple(complaints)), read()
         except DataError as error:
             complaints.append(str(error))
-    return Status(State.DAMAGED if complaints else State.MISSING, tuple(complaints)), ()
+    return Location(State.DAMAGED if complaints else State.MISSING, tuple(complaints)), ()
 
 
-def status(name: str) -> Status:
-    """The state of a stored set (one of the twenty, or ``mnist``); reads and checks its files, never raises."""
+def locate(name: str) -> Location:
+    """Where a stored set (one of the twenty, or ``mnist``) is; reads and checks its files, never raises."""
     return _search(name)[0]
 
 

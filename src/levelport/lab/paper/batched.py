@@ -25,7 +25,7 @@ from torch import Tensor
 from levelport.lab.paper.methods import Ray
 from levelport.objective import Objective
 from levelport.problems.benchmark_problem import Problem, with_ones
-from levelport.problems.datasets import Task
+from levelport.problems.datasets import Targets
 from levelport.problems.models import MLP
 
 _ACTIVATIONS = {"relu": torch.relu, "softplus": F.softplus}
@@ -130,7 +130,7 @@ class BatchedNetwork(BatchedProblem):
         if rows is not None:
             inputs, targets = inputs[rows], targets[rows]
         outputs = self._forward(W, inputs)
-        if self.problem.info.task is Task.CLASSES:
+        if self.problem.info.targets is Targets.CLASSES:
             repeated = targets.expand(len(W), -1)
             return F.cross_entropy(outputs.transpose(1, 2), repeated, reduction="none").mean(dim=1)
         return -F.logsigmoid(targets * outputs.squeeze(2)).mean(dim=1)
@@ -167,7 +167,7 @@ class BatchedNetwork(BatchedProblem):
         shares = []
         for row in W:
             output = self._forward(row[None], self._test.inputs)[0]
-            if self.problem.info.task is Task.CLASSES:
+            if self.problem.info.targets is Targets.CLASSES:
                 right = output.argmax(dim=1) == self._test.targets
             else:
                 right = output[:, 0] * self._test.targets > 0

@@ -1,0 +1,111 @@
+"""Long work under faults: each ends in a sentence and an exit code, without a traceback and without litter."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from levelport.cli import app
+from levelport.lab.engine.backends import Backend, WorkerLostError
+
+runner = CliRunner(env={"COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"})
+
+
+def files(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.rglob("*") if path.is_file())
+
+
+def test_disk_that_is_full_while_drawing(tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk. Figure 2 stores nothing, so its picture meets it first."""
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
+        f"from levelport.cli import app; app(['reproduce', 'fig2', '--tier', 'smoke', '--out', {str(tmp_path)!r}])"
+    )
+    environment = {**os.environ, "MPLCONFIGDIR": str(tmp_path.parent / "matplotlib"), "COLUMNS": "300"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 1, done.stderr
+    assert "The system says: File too large" in done.stderr
+    assert "start the same command again" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert files(tmp_path) == []
+
+
+def test_disk_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path, *_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system", str(path))
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda _, path, **__: refused(path))
+    done = runner.invoke(app, ["reproduce", "fig2", "--tier", "smoke", "--out", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "Read-only file system" in done.output
+    assert files(tmp_path) == []
+
+
+def test_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    done = runner.invoke(app, ["reproduce", "fig2", "--tier", "smoke", "--out", str(tmp_path / "file" / "results")])
+    assert done.exit_code == 1
+    assert "choose another with --out" in done.output
+
+
+def test_worker_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object) -> None:
+        raise WorkerLostError("a worker process was ended from outside.")
+
+    monkeypatch.setattr(Backend, "compute", lost)
+    done = runner.invoke(app, ["reproduce", "fig17", "--tier", "smoke", "--jobs", "2", "--out", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "a worker process was ended from outside" in done.output
+
+
+@pytest.mark.parametrize("name", ["a [b] c", "[red]results[/red]", "[/]", "[link=x"])
+def test_brackets_in_the_name_of_the_directory(name: str, tmp_path: Path) -> None:
+    out = tmp_path / name
+    done = runner.invoke(app, ["reproduce", "fig2", "--tier", "smoke", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert str(out) in done.output
+    report = runner.invoke(app, ["report", "--out", str(out)])
+    assert report.exit_code == 0, report.output
+    assert str(out / "report.html") in report.output
+    assert (out / "report.html").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "{}",
+        '{"title": 1}',
+        json.dumps({"title": "t", "setup": {}, "tasks": "many"}),
+        "\x00\x01",
+    ],
+)
+def test_broken_summary(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "quick" / "fig2" / "summary.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    done = runner.invoke(app, ["report", "--out", str(tmp_path)])
+    assert done.exit_code == 1
+    assert isinstance(done.exception, SystemExit)
+    assert f"the file {path} is damaged" in done.output
+    assert "running its figure again" in done.output
+    assert files(tmp_path) == ["summary.json"]
+
+
+def test_interruption_has_its_own_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Backend, "compute", interrupted)
+    done = runner.invoke(app, ["reproduce", "fig17", "--tier", "smoke", "--jobs", "1", "--out", str(tmp_path)])
+    assert done.exit_code == 130
+    assert "the same command goes on from there" in done.output

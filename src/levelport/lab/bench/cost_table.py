@@ -98,6 +98,6 @@ def page(races: pd.DataFrame) -> str:
     for reg in STRENGTHS:
         rows = races[(races["suite"] == "all samples") & (races["reg"] == reg)].set_index("competitor")
         names = [name for name in (*MAIN, *CERTIFIED) if name in rows.index]
-        table = {name: tuple(float(rows.loc[name, f"cost_{tau:g}"]) for tau in ACCURACIES) for name in names}
+        table = {name: tuple(float(rows[f"cost_{tau:g}"][name]) for tau in ACCURACIES) for name in names}
         parts += [f"## reg {reg:g}\n", as_text(table), ""]
     return "\n".join(parts)

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from levelport.problems import best_known, problem
-from levelport.problems.best_known import BestKnown
-from levelport.problems.improve import improve, offer
+from levelport.problems.best_known import BestKnown, improve, offer
 from levelport.problems.optima import OptimumError
 
 NAME = "mlp-relu-3/titanic"

@@ -13,8 +13,7 @@ import pytest
 from levelport.problems import storage
 from levelport.problems.catalogue import MNIST_FILES, UCI, content_digest
 from levelport.problems.datasets import load_data
-from levelport.problems.idx import read_idx
-from levelport.problems.storage import DamagedDataWarning, DataError, State
+from levelport.problems.storage import DamagedDataWarning, DataError, State, read_idx
 
 
 @pytest.fixture

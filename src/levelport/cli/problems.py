@@ -77,8 +77,7 @@ def improve_best_known(
     ] = None,
 ) -> None:
     """Look for better values of network problems by L-BFGS, and write them down where they beat the known ones."""
-    from levelport.problems import best_known
-    from levelport.problems.improve import improve, offer
+    from levelport.problems.best_known import improve, lookup, offer
     from levelport.problems.registry import REGULARISATION, problem
 
     for name in names:
@@ -87,7 +86,7 @@ def improve_best_known(
                 one = problem(name, reg=strength, seed=seed)
                 if one.convex:
                     raise ValueError(f"{name} is convex: 'levelport problems optimum {name}' solves it for certain.")
-            known = best_known.lookup(name, strength, seed)
+            known = lookup(name, strength, seed)
             before = "none" if known is None else f"{known.value:.12g}"
             with trouble_in_words():
                 x, found = improve(one, starts=starts, iterations=iterations)

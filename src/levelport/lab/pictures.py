@@ -16,7 +16,8 @@ from matplotlib.lines import Line2D
 
 from levelport.problems.atomic import replacing
 
-BLACK, ORANGE, GREEN, BLUE, RED, PURPLE = "#000000", "#E69F00", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+BLUE, RED, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 GREY = "#767676"
 
 WITH_TELEPORTS, WITHOUT_TELEPORTS = "solid", (0, (3, 1.5))

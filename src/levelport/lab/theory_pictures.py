@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from levelport.lab import pictures
+from levelport.lab.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
 from levelport.theory.promises import Audit
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_COLOURS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#bb5500", "#777777")
+_BOUNDS = (BLUE, SKY, GREEN, ORANGE, PURPLE, GREY)
 
 
 def draw(found: Audit, axes: Axes, title: str = "") -> None:
@@ -22,17 +24,17 @@ def draw(found: Audit, axes: Axes, title: str = "") -> None:
         return [value if value > floor and math.isfinite(value) else math.nan for value in values]
 
     descent, teleported = found.descent.gaps, found.teleported.gaps
-    axes.plot(range(len(descent)), positive(descent), color="black", linewidth=2.2, label="measured: GD")
+    axes.plot(range(len(descent)), positive(descent), color=BLACK, linewidth=2.2, label="measured: GD")
     axes.plot(
         range(len(teleported)),
         positive(teleported),
-        color="#cc3311",
+        color=RED,
         linewidth=2.2,
         label="measured: GD with teleports",
     )
     dots = sorted(k for k in found.schedule if k < len(teleported))
-    axes.plot(dots, [positive(teleported)[k] for k in dots], "o", color="#cc3311", markersize=4)
-    for bound, colour in zip(found.bounds, _COLOURS, strict=False):
+    axes.plot(dots, [positive(teleported)[k] for k in dots], "o", color=RED, markersize=4)
+    for bound, colour in zip(found.bounds, cycle(_BOUNDS), strict=False):
         style = "--" if not bound.teleports else "-"
         style = ":" if bound.caveats else style
         label = bound.label + (" (no guarantee)" if bound.caveats else "")
@@ -49,10 +51,6 @@ def draw(found: Audit, axes: Axes, title: str = "") -> None:
 
 def save(found: Audit, path: Path, title: str = "") -> None:
     """Write the picture to ``path``; its suffix decides the format."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(8.2, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
     draw(found, figure.add_subplot(), title)
-    figure.savefig(path, dpi=110)
+    pictures.save(figure, path)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from levelport.problems.optima import OptimumError as OptimumError
     from levelport.problems.registry import PROBLEM_NAMES as PROBLEM_NAMES
     from levelport.problems.registry import REGULARISATION as REGULARISATION
-    from levelport.problems.registry import paper_problems as paper_problems
     from levelport.problems.registry import problem as problem
     from levelport.problems.storage import DataError as DataError
 
@@ -41,7 +40,6 @@ _HOME = {
     "data_info": "datasets",
     "fetch": "fetching",
     "load_data": "datasets",
-    "paper_problems": "registry",
     "problem": "registry",
 }
 

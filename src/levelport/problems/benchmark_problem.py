@@ -170,20 +170,13 @@ class Problem:
 
     def test_accuracy(self, x: Tensor) -> float:
         """Share of the test samples that parameters ``x`` classify rightly."""
-        return self._accuracy(x, self.test)
-
-    def train_accuracy(self, x: Tensor) -> float:
-        """Share of the training samples that parameters ``x`` classify rightly."""
-        return self._accuracy(x, self.train)
-
-    def _accuracy(self, x: Tensor, samples: Samples) -> float:
         if self.info.targets is Targets.REGRESSION:
             raise ValueError(f"'{self.data}' has real targets, so there is no accuracy.")
-        output = self.predict(x, samples.inputs)
+        output = self.predict(x, self.test.inputs)
         if self.info.targets is Targets.CLASSES:
-            right = output.argmax(dim=1) == samples.targets
+            right = output.argmax(dim=1) == self.test.targets
         else:
-            right = torch.where(output[:, 0] > 0, 1.0, -1.0) == samples.targets
+            right = torch.where(output[:, 0] > 0, 1.0, -1.0) == self.test.targets
         return float(right.double().mean())
 
     def _loss(self) -> models.Loss:

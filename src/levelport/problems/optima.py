@@ -23,7 +23,7 @@ from torch import Tensor
 from levelport.numerics.newton import find_minimum
 from levelport.objectives.linear import LinearObjective, LogisticLoss
 from levelport.problems import best_known, certificate
-from levelport.problems.atomic import replacing
+from levelport.problems.atomic import write_text
 from levelport.problems.benchmark_problem import Problem
 from levelport.problems.models import LinearModel
 from levelport.problems.separability import separable_rows
@@ -178,8 +178,7 @@ def _checksum(record: object) -> str:
 
 def _write(path: Path, problem: Problem, found: Optimum) -> None:
     record = {"key": _key(problem), **asdict(found)}
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps({"sha256": _checksum(record), "record": record}))
+    write_text(path, json.dumps({"sha256": _checksum(record), "record": record}))
 
 
 def _read(path: Path, problem: Problem) -> Optimum | None:

@@ -44,8 +44,3 @@ def problem(name: str, *, reg: float = 0.0, seed: int = 0, dtype: torch.dtype = 
         )
     data_info(data)  # a misspelt data set is named before anything else is said about the combination
     return Problem(data, parse_model(model), reg=reg, seed=seed, dtype=dtype)
-
-
-def paper_problems(model: str = "logreg", *, seed: int = 0) -> list[Problem]:
-    """The 120 problems of a performance profile: twenty data sets, six strengths."""
-    return [problem(f"{model}/{data}", reg=reg, seed=seed) for data in UCI for reg in REGULARISATION]

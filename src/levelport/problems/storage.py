@@ -4,7 +4,8 @@ A set is looked for inside the package, then in the directory that ``LEVELPORT_D
 (the platform's place, or ``LEVELPORT_CACHE``) that ``levelport data fetch`` fills. Both directories have the layout
 
     uci/<name>.npz              X: float64 (n, d);  y: int8 (n,), -1 or +1
-    mnist/*-ubyte.gz            the four idx files
+    mnist/*-ubyte.gz            the four idx files: a big-endian header (two zero bytes, a type code, the number of
+                                dimensions, one unsigned 32-bit size per dimension), then the entries
 
 Every file is checked against the catalogue each time it is read. One that fails is named and passed over.
 """
@@ -14,7 +15,9 @@ from __future__ import annotations
 import enum
 import gzip
 import hashlib
+import math
 import os
+import struct
 import warnings
 import zipfile
 import zlib
@@ -29,9 +32,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from levelport.problems.catalogue import MNIST_FILES, UCI, MnistFile, UciSet, content_digest
-from levelport.problems.idx import read_idx
 
 Arrays = tuple[NDArray[Any], ...]
+
+_IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
 class DataError(RuntimeError):
@@ -100,6 +104,22 @@ def read_uci(path: Path, entry: UciSet) -> Arrays:
             "(checksum mismatch)."
         )
     return X, y
+
+
+def read_idx(content: bytes) -> NDArray[Any]:
+    """The array in ``content`` (uncompressed); ValueError says what is wrong with it."""
+    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in _IDX_TYPES:
+        raise ValueError("it does not begin with the magic number of an idx file")
+    dimensions = content[3]
+    start = 4 + 4 * dimensions
+    if len(content) < start:
+        raise ValueError("its header is cut short")
+    shape = struct.unpack(f">{dimensions}I", content[4:start])
+    dtype = np.dtype(_IDX_TYPES[content[2]])
+    expected = start + dtype.itemsize * math.prod(shape)
+    if len(content) != expected:
+        raise ValueError(f"it has {len(content)} bytes, but its header announces {expected}")
+    return np.frombuffer(content, dtype=dtype, offset=start).reshape(shape)
 
 
 def read_mnist_file(path: Path, entry: MnistFile) -> NDArray[Any]:

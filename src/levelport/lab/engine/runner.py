@@ -62,7 +62,6 @@ class SweepResult:
 
     results: dict[str, TaskResult]
     computed: int = 0
-    by_others: int = 0
     failures: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -76,7 +75,7 @@ def run_plan(plan: Plan, store: Store, backend: Backend, progress: Progress | No
     sweep = SweepResult(results=dict(plan.found.results))
     began = time.perf_counter()
     with shown.running(plan.todo):
-        for spec, runs, seconds, environment in backend.compute(_not_yet_there(plan, store, sweep, shown)):
+        for spec, runs, seconds, environment in backend.compute(_not_yet_there(plan, store, shown)):
             store.put(spec, runs, seconds, environment)
             sweep.computed += 1
             failed = next((run for run in runs if run.status is RunStatus.FAILED), None)
@@ -88,7 +87,7 @@ def run_plan(plan: Plan, store: Store, backend: Backend, progress: Progress | No
     return sweep
 
 
-def _not_yet_there(plan: Plan, store: Store, sweep: SweepResult, shown: Progress) -> Iterator[RunSpec]:
+def _not_yet_there(plan: Plan, store: Store, shown: Progress) -> Iterator[RunSpec]:
     """The tasks to do, leaving out what another process has finished meanwhile.
 
     The order differs from process to process, so that two on the same store share the work instead of doubling it.
@@ -98,7 +97,6 @@ def _not_yet_there(plan: Plan, store: Store, sweep: SweepResult, shown: Progress
     random.Random(os.getpid()).shuffle(todo)
     for spec in todo:
         if spec.key not in failed and store.has(spec.key):
-            sweep.by_others += 1
             shown.finished(spec, failed=False)
             continue
         yield spec

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from levelport.cli.bench import bench_command
 from levelport.lab.bench import tables
 from levelport.lab.bench.competitors import ALONE, LBFGS, NEWTON_CG, OURS
-from levelport.lab.bench.goals import logistic_goals, network_goals
+from levelport.lab.bench.findings import logistic_goals, network_goals
 from levelport.lab.bench.growth import SERIES, GrowthSpec, slope
 from levelport.lab.bench.instances import ProblemName
 from levelport.lab.bench.optimality import _end_of_ray

@@ -10,7 +10,7 @@ import pandas as pd
 
 from levelport.lab.bench import tables
 from levelport.lab.bench.competitors import ADAMW, ALONE, LBFGS, LBFGS_60, NEWTON_CG, NO_CLIMB, OURS
-from levelport.lab.bench.goals import HARD
+from levelport.lab.bench.findings import HARD
 from levelport.lab.bench.growth import slope
 from levelport.lab.bench.optimality import TRIED_HVPS
 from levelport.lab.bench.pictures import GROWTH_AXES

@@ -40,6 +40,11 @@ class Cost:
         """½ per value, 1 per gradient, 2 per Hessian-vector product."""
         return 0.5 * self.values + self.gradients + 2.0 * self.hvps
 
+    @property
+    def nfev(self) -> int:
+        """Evaluations of f as SciPy counts them: those that came with a gradient included."""
+        return self.values + self.gradients
+
     def __add__(self, other: Cost) -> Cost:
         return Cost(
             self.values + other.values,

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from levelport.objective import Ledger, Objective, ObjectiveError, Point
-from levelport.objectives.structure import Structure, Variables
+from levelport.objectives.structure import Structure, Variables, X
 
 
 class GraphPoint(Point):
@@ -184,7 +184,7 @@ class FunctionObjective(Objective):
         return as_scalar_loss(self.fun(self.structure.assemble(leaves))), leaves
 
 
-def as_objective(fun: Callable[[Any], Tensor] | Objective, x: Variables) -> tuple[Objective, Structure, Tensor]:
+def as_objective(fun: Callable[[Any], Tensor] | Objective, x: X) -> tuple[Objective, Structure[X], Tensor]:
     """The objective, the structure of ``x``, and ``x`` as a flat vector (a copy)."""
     structure = Structure(x)
     if isinstance(fun, Objective):

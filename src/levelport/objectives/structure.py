@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -13,11 +13,14 @@ from levelport.objective import ObjectiveError
 Variables: TypeAlias = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 """What a loss may be a function of."""
 
+X = TypeVar("X", bound=Variables)
+"""The users' own kind of variables: what goes in as a tensor, a list or a dict comes out as one."""
 
-class Structure:
+
+class Structure(Generic[X]):
     """The shape of the user's variables: flattens them and builds them again."""
 
-    def __init__(self, like: Variables) -> None:
+    def __init__(self, like: X) -> None:
         if isinstance(like, Tensor):
             leaves = [like]
             self._rebuild: Callable[[list[Tensor]], Variables] = lambda parts: parts[0]
@@ -52,9 +55,9 @@ class Structure:
         """Views of ``x`` in the users' shapes."""
         return [part.view(shape) for part, shape in zip(x.split(self.sizes), self.shapes, strict=True)]
 
-    def assemble(self, leaves: list[Tensor]) -> Variables:
+    def assemble(self, leaves: list[Tensor]) -> X:
         """The users' container around ``leaves``."""
-        return self._rebuild(leaves)
+        return cast(X, self._rebuild(leaves))  # a Mapping comes back as a dict, a Sequence as a list or tuple
 
 
 def check_leaves(leaves: list[Tensor]) -> None:

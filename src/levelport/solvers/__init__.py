@@ -1,10 +1,12 @@
-"""Solving the teleportation problem: one solver per file behind one protocol."""
+"""Solving the teleportation problem: one solver per file behind one contract."""
 
-from levelport.solvers._teleport import SOLVERS, solver_named, teleport
+from levelport.solvers._teleport import teleport
 from levelport.solvers.auto import Auto
-from levelport.solvers.contract import Outcome, Progress, Task, Teleporter
-from levelport.solvers.recycled import Recycled
-from levelport.solvers.result import Certificate, Status, TeleportResult, TraceRow
+from levelport.solvers.certificate import Certificate
+from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
+from levelport.solvers.guarantee import teleport_from
+from levelport.solvers.result import TeleportResult, TeleportStatus, TraceRow
+from levelport.solvers.settings import SOLVERS, Settings, solver_named
 from levelport.solvers.sqp import SQP
 
 __all__ = [
@@ -12,14 +14,15 @@ __all__ = [
     "SQP",
     "Auto",
     "Certificate",
+    "Monitor",
     "Outcome",
-    "Progress",
-    "Recycled",
-    "Status",
-    "Task",
+    "Settings",
+    "Solver",
+    "TeleportProblem",
     "TeleportResult",
-    "Teleporter",
+    "TeleportStatus",
     "TraceRow",
     "solver_named",
     "teleport",
+    "teleport_from",
 ]

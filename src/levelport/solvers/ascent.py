@@ -20,60 +20,20 @@ level only bounds the value from above.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from levelport.numerics.lbfgs import InitialMatrix, QuasiNewton
-from levelport.objective import Point, norm
-from levelport.solvers.contract import Progress, Task
-from levelport.solvers.result import Certificate, Status
+from levelport.objective import Point
+from levelport.solvers.certificate import Frame
+from levelport.solvers.contract import Monitor, TeleportProblem
+from levelport.solvers.result import TeleportStatus
 from levelport.solvers.retraction import retract
 from levelport.solvers.trust import distance_to_sphere
 
 _SUFFICIENT = 1e-4  # fraction of the predicted growth of the merit that a step must achieve
 _MAX_TRIALS = 12
-
-
-@dataclass(frozen=True)
-class Frame:
-    """The local geometry at a point: normal, ascent direction, and the numbers of the certificate."""
-
-    point: Point
-    normal: Tensor
-    ascent: Tensor
-    ascent_norm: float
-    on_level: bool
-    certificate: Certificate
-    image_norm: float
-
-    @classmethod
-    def at(cls, point: Point, *, level_set: bool) -> Frame:
-        """One HVP, unless it was spent there before; one read from the device."""
-        size = point.gradient_norm
-        normal, image = point.normal, point.hessian_normal
-        curvature_tensor = torch.dot(normal, image)
-        tangential = image - curvature_tensor * normal
-        curvature, residual, length = torch.stack([curvature_tensor, norm(tangential), norm(image)]).tolist()
-        on_level = level_set or curvature >= 0.0
-        certificate = Certificate(
-            curvature=curvature,
-            kkt_residual=residual / size,
-            alignment=curvature / length if length > 0.0 else 1.0,
-        )
-        ascent = (tangential if on_level else image) / size
-        return cls(point, normal, ascent, (residual if on_level else length) / size, on_level, certificate, length)
-
-    @property
-    def finite(self) -> bool:
-        """Whether the HVP was usable."""
-        return math.isfinite(self.image_norm)
-
-    def converged(self, tol: float, length: float) -> bool:
-        """KKT: H n parallel to n, or λ = 0: over ``length``, the problem's own, H n changes g by next to nothing."""
-        residual = self.ascent_norm * self.point.gradient_norm
-        return residual <= tol * self.image_norm or self.image_norm * length <= tol * self.point.gradient_norm
 
 
 class LevelSetAscent:
@@ -83,14 +43,14 @@ class LevelSetAscent:
         start: a point near the level.
         memory: pairs that L-BFGS keeps.
         initial: its initial matrix, None for the identity.
-        radius: the longest allowed distance from the task's start.
+        radius: the longest allowed distance from the problem's start.
         length: the problem's own length, over which a vanishing curvature is told from a small one.
     """
 
     def __init__(
         self,
-        task: Task,
-        progress: Progress,
+        problem: TeleportProblem,
+        monitor: Monitor,
         start: Point,
         *,
         memory: int,
@@ -98,15 +58,15 @@ class LevelSetAscent:
         radius: float,
         length: float,
     ) -> None:
-        self.task = task
-        self.progress = progress
+        self.problem = problem
+        self.monitor = monitor
         self.radius = radius
         self.length = length
         self.quasi_newton = QuasiNewton(memory, initial)
-        self.status: Status | None = None
+        self.status: TeleportStatus | None = None
         self._step_length = math.nan
         self._failures = 0
-        self._enter(Frame.at(start, level_set=task.level_set))
+        self._enter(Frame.at(start, level_set=problem.level_set))
 
     @property
     def point(self) -> Point:
@@ -116,34 +76,34 @@ class LevelSetAscent:
     @property
     def merit(self) -> float:
         """log of the gain in gradient norm that the iterate will have on the level, to second order."""
-        return _merit(self.frame, self.point, self.task)
+        return _merit(self.frame, self.point, self.problem)
 
     def _enter(self, frame: Frame) -> None:
         """Make ``frame`` the present iterate and see whether it ends the ascent."""
         self.frame = frame
         if not frame.finite:
-            self.status = Status.STALLED
+            self.status = TeleportStatus.STALLED
             return
-        self.progress.record(frame.point, frame.certificate, self._step_length)
-        self.progress.offer(frame.point)
-        if frame.converged(self.task.tol, self.length):
-            self.status = Status.CONVERGED
-        elif self.task.meets_target(frame.point, frame.certificate):
-            self.status = Status.TARGET_REACHED
+        self.monitor.record(frame.point, frame.certificate, self._step_length)
+        self.monitor.offer(frame.point)
+        if frame.converged(self.problem.tol, self.length):
+            self.status = TeleportStatus.CONVERGED
+        elif self.problem.meets_target(frame.point, frame.certificate):
+            self.status = TeleportStatus.TARGET_REACHED
 
     def advance(self) -> None:
         """One iteration; sets :attr:`status` when there is nothing more to do."""
         if self.status is not None:
             return
         # The point returned is a new one after retraction: its certificate takes the last HVP.
-        if (stop := self.progress.should_stop(hvps_needed=2)) is not None:
+        if (stop := self.monitor.should_stop(hvps_needed=2)) is not None:
             self.status = stop
             return
         direction, slope, length = self._direction()
         step = 1.0 if self.quasi_newton.informed else self._first_length() / length
-        room = distance_to_sphere(self.point.x - self.task.start.x, direction / length, self.radius) / length
+        room = distance_to_sphere(self.point.x - self.problem.start.x, direction / length, self.radius) / length
         if room < step and room * length < 1e-2 * self.radius:
-            self.status = Status.TRUST_RADIUS
+            self.status = TeleportStatus.TRUST_RADIUS
             return
         found = self._search(direction, slope, length, min(step, room))
         if found is None:
@@ -153,7 +113,7 @@ class LevelSetAscent:
         self._failures = 0
         self._step_length = step * length
         previous = self.frame
-        frame = Frame.at(trial, level_set=self.task.level_set)
+        frame = Frame.at(trial, level_set=self.problem.level_set)
         if frame.finite:
             self._learn(previous, frame)
         self._enter(frame)
@@ -184,7 +144,7 @@ class LevelSetAscent:
             if trial is None:
                 step *= shrink
                 continue
-            growth = _merit(self.frame, trial, self.task) - reference
+            growth = _merit(self.frame, trial, self.problem) - reference
             if growth >= _SUFFICIENT * step * slope:
                 return trial, step
             # Maximiser of the parabola through the merit and its slope at 0 and the merit at ``step``.
@@ -195,13 +155,13 @@ class LevelSetAscent:
 
     def _trial(self, direction: Tensor, slope: float, length: float, step: float) -> tuple[Point | None, float]:
         """x + step·d brought back towards the level; or None and the factor to shorten the step by."""
-        task, frame = self.task, self.frame
-        objective, size = task.objective, self.point.gradient_norm
+        problem, frame = self.problem, self.frame
+        objective, size = problem.objective, self.point.gradient_norm
         x = self.point.x + step * direction
         trial = objective.at(x, curvature=True)
         if not math.isfinite(trial.value):
             return None, 0.25
-        excess = trial.value - task.level
+        excess = trial.value - problem.level
         reach = step * length * size  # how much of f the step would cross along the normal
         if not frame.on_level and excess <= 0.0:
             return (trial, 1.0) if trial.finite else (None, 0.25)
@@ -216,9 +176,9 @@ class LevelSetAscent:
             trial = objective.at(x - (change / size) * frame.normal, curvature=True)
             if not math.isfinite(trial.value):
                 return None, 0.25
-            if abs(trial.value - task.level - (excess - change)) > 0.3 * abs(change):
+            if abs(trial.value - problem.level - (excess - change)) > 0.3 * abs(change):
                 return None, 0.5
-        if not task.within_radius(trial):
+        if not problem.within_radius(trial):
             return None, 0.5
         return (trial, 1.0) if trial.finite and trial.gradient_norm > 0.0 else (None, 0.25)
 
@@ -236,18 +196,18 @@ class LevelSetAscent:
 
     def converged_at(self, point: Point) -> bool:
         """Whether ``point`` is a KKT point by the standards of this ascent."""
-        frame = Frame.at(point, level_set=self.task.level_set)
-        return frame.converged(self.task.tol, self.length)
+        frame = Frame.at(point, level_set=self.problem.level_set)
+        return frame.converged(self.problem.tol, self.length)
 
     def land(self) -> None:
         """Put the iterate onto the level. An ascent that converged beside it goes on if that was no KKT point."""
-        landed = retract(self.task, self.point)
-        best = self.progress.offer(landed)
-        if self.status is not Status.CONVERGED or landed is self.point or not best:
+        landed = retract(self.problem, self.point)
+        best = self.monitor.offer(landed)
+        if self.status is not TeleportStatus.CONVERGED or landed is self.point or not best:
             return
         # The product that is spent here is the one that the certificate of the point returned would take.
         self.status = None
-        self._enter(Frame.at(landed, level_set=self.task.level_set))
+        self._enter(Frame.at(landed, level_set=self.problem.level_set))
 
     def _recover(self) -> None:
         """After a failed search: forget the curvature and try steepest ascent with a shorter step, then give up.
@@ -256,14 +216,14 @@ class LevelSetAscent:
         """
         self._failures += 1
         if self._failures > 2:
-            self.status = Status.STALLED
+            self.status = TeleportStatus.STALLED
             return
         self.quasi_newton.forget()
         if math.isfinite(self._step_length):
             self._step_length *= 0.1
 
 
-def _merit(frame: Frame, point: Point, task: Task) -> float:
+def _merit(frame: Frame, point: Point, problem: TeleportProblem) -> float:
     """log ‖∇f‖ as it will be on the level: ‖∇f‖² changes by 2λ per unit of f along the normal, with λ of ``frame``.
 
     Relative to the start's, so that units cancel. Exact for a quadratic along an eigenvector; the linear form
@@ -272,8 +232,8 @@ def _merit(frame: Frame, point: Point, task: Task) -> float:
     size = point.gradient_norm
     if size == 0.0:
         return -math.inf
-    gain = math.log(size / task.start.gradient_norm)
+    gain = math.log(size / problem.start.gradient_norm)
     if not frame.on_level:
         return gain
-    left = 1.0 - 2.0 * frame.certificate.curvature * ((point.value - task.level) / size) / size
+    left = 1.0 - 2.0 * frame.certificate.curvature * ((point.value - problem.level) / size) / size
     return gain + 0.5 * math.log(left) if left > 0.0 else -math.inf

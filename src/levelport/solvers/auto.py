@@ -2,7 +2,7 @@
 
 The teleportation problem usually has one local maximum at each end of the sub-level set's shortest axis. The predictor
 reaches both neighbourhoods for a few HVPs; the corrector finishes. Which end is higher cannot be told from the
-start, so both ascents run for two short laps, and the one whose progress points higher goes on.
+start, so both ascents run for two short laps, and the one whose monitor points higher goes on.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from levelport import checks
 from levelport.numerics.lanczos import KrylovModel
 from levelport.numerics.lbfgs import InitialMatrix
 from levelport.objective import Point, norm
 from levelport.solvers.ascent import LevelSetAscent
-from levelport.solvers.contract import Outcome, Progress, Task
+from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.predictor import predict
-from levelport.solvers.result import Status
+from levelport.solvers.result import TeleportStatus
 from levelport.solvers.retraction import retract
 
 _RADIUS_FACTOR = 100.0  # the derived trust radius in units of the problem's own length
@@ -27,7 +28,7 @@ _LAP = 3  # iterations; two laps show how fast an ascent slows down
 
 
 @dataclass(frozen=True)
-class Auto:
+class Auto(Solver):
     """Krylov predictor and Riemannian quasi-Newton corrector.
 
     Args:
@@ -43,39 +44,38 @@ class Auto:
     explore: int = 2
 
     def __post_init__(self) -> None:
-        if self.krylov is not None and self.krylov < 0:
-            raise ValueError(f"krylov must not be negative, not {self.krylov}; 0 switches the predictor off.")
-        if self.memory < 1:
-            raise ValueError(f"memory must be at least 1, not {self.memory}.")
+        if self.krylov is not None:
+            checks.whole("krylov", self.krylov, at_least=0, why="0 switches the predictor off")
+        checks.whole("memory", self.memory, at_least=1)
         if self.explore not in (1, 2):
-            raise ValueError(f"explore must be 1 or 2, not {self.explore}.")
+            raise ValueError(f"explore must be 1 or 2, not {self.explore!r}.")
 
-    def solve(self, task: Task, progress: Progress) -> Outcome:
+    def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
         """Predict, race, and put the winner on the level."""
-        if (stop := progress.should_stop()) is not None:
-            return Outcome(task.start, stop)
-        starts: list[Point] = [task.start]
+        if (stop := monitor.should_stop()) is not None:
+            return Outcome(problem.start, stop)
+        starts: list[Point] = [problem.start]
         initial: InitialMatrix | None = None
-        length = max(float(norm(task.start.x)), _cauchy_length(task.start))
+        length = max(float(norm(problem.start.x)), _cauchy_length(problem.start))
         if self.krylov != 0:
-            prediction = predict(task, progress, self._capacity(task.start))
+            prediction = predict(problem, monitor, self._capacity(problem.start))
             starts = [end for end in prediction.ends if end.gradient_norm > 0.0][: self.explore]
             for end in (*prediction.ends, *prediction.short):
-                progress.offer(end)
+                monitor.offer(end)
             # Without an end the start itself goes on; with a poor one (non-convex f) it takes part in the race.
-            if not starts or prediction.norm_on_level(starts[0], task.level) <= task.start.gradient_norm:
-                starts = [task.start, *starts][: self.explore]
+            if not starts or prediction.norm_on_level(starts[0], problem.level) <= problem.start.gradient_norm:
+                starts = [problem.start, *starts][: self.explore]
             initial, length = level_set_curvature(prediction.model), max(length, prediction.reach)
-        radius = task.radius if task.radius is not None else _RADIUS_FACTOR * length
+        radius = problem.radius if problem.radius is not None else _RADIUS_FACTOR * length
         ascents: list[LevelSetAscent] = []
         for start in starts:
             # One HVP for the ascent's first frame and one for the certificate of the point returned.
-            if progress.should_stop(hvps_needed=1 if start.knows_hessian_normal else 2) is not None:
+            if monitor.should_stop(hvps_needed=1 if start.knows_hessian_normal else 2) is not None:
                 break
             ascents.append(
                 LevelSetAscent(
-                    task,
-                    progress,
+                    problem,
+                    monitor,
                     start,
                     memory=self.memory,
                     initial=initial,
@@ -84,14 +84,14 @@ class Auto:
                 )
             )
         if not ascents:  # the predictor used the budget up: put what it found onto the level, by gradients alone
-            progress.offer(retract(task, starts[0]))
-            return Outcome(progress.best, Status.BUDGET_SPENT)
+            monitor.offer(retract(problem, starts[0]))
+            return Outcome(monitor.best, TeleportStatus.BUDGET_SPENT)
         winner = _race(ascents)
-        status = _status(winner, progress.best)
-        if progress.best is task.start and status is Status.STALLED:
-            status = Status.NO_FEASIBLE_GAIN
-        detail = f"radius {radius:.3g}" if status is Status.TRUST_RADIUS else ""
-        return Outcome(progress.best, status, detail)
+        status = _status(winner, monitor.best)
+        if monitor.best is problem.start and status is TeleportStatus.STALLED:
+            status = TeleportStatus.NO_FEASIBLE_GAIN
+        detail = f"radius {radius:.3g}" if status is TeleportStatus.TRUST_RADIUS else ""
+        return Outcome(monitor.best, status, detail)
 
     def _capacity(self, start: Point) -> int:
         return self.krylov if self.krylov is not None else max(8, min(100, 2**25 // start.x.numel()))
@@ -114,7 +114,7 @@ def _race(ascents: list[LevelSetAscent]) -> LevelSetAscent:
     winner, *rivals = sorted(ascents, key=lambda ascent: -prospects[ascents.index(ascent)])
     _finish(winner)
     for rival in rivals:
-        if rival.merit > winner.merit + _CLEARLY and winner.progress.should_stop(hvps_needed=2) is None:
+        if rival.merit > winner.merit + _CLEARLY and winner.monitor.should_stop(hvps_needed=2) is None:
             _finish(rival)
             winner = max(winner, rival, key=lambda ascent: ascent.merit)
     return winner
@@ -128,16 +128,16 @@ def _finish(ascent: LevelSetAscent) -> None:
         ascent.land()
         if ascent.status is not None:
             return
-    ascent.status = Status.STALLED
+    ascent.status = TeleportStatus.STALLED
 
 
-def _status(winner: LevelSetAscent, best: Point) -> Status:
+def _status(winner: LevelSetAscent, best: Point) -> TeleportStatus:
     """Why the winner ended, as far as it is true of the best point: an earlier one may have the larger gradient."""
-    status = winner.status or Status.STALLED
-    if status is not Status.CONVERGED or best is winner.point:
+    status = winner.status or TeleportStatus.STALLED
+    if status is not TeleportStatus.CONVERGED or best is winner.point:
         return status
     known = best.knows_hessian_normal and winner.converged_at(best)
-    return Status.CONVERGED if known else Status.STALLED
+    return TeleportStatus.CONVERGED if known else TeleportStatus.STALLED
 
 
 def _limit(first: float, second: float, third: float) -> float:

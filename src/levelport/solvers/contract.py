@@ -1,26 +1,32 @@
-"""The contract between the front door and the solvers."""
+"""The contract between the verbs and the solvers: what is asked (TeleportProblem), who answers (Solver), who watches.
+
+A solver sees one :class:`TeleportProblem` and a :class:`Monitor`, and returns an :class:`Outcome`. It says of itself
+how far its points may lie above the level (:meth:`Solver.slack`) and whether its answer has to keep the guarantee
+(:attr:`Solver.keeps_guarantee`); nobody outside asks which solver it is.
+"""
 
 from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Self
 
 import torch
-from torch import Tensor
 
 from levelport.objective import Cost, Objective, Point, norm
-from levelport.solvers.result import Certificate, Status, TraceRow
+from levelport.solvers.certificate import Certificate
+from levelport.solvers.result import TeleportStatus, TraceRow
 
 Callback = Callable[[TraceRow, Point], object]
 """Called once per iteration; a true return value stops the solve."""
 
 
 @dataclass(frozen=True)
-class Task:
-    """One teleportation problem with everything that limits how it may be solved.
+class TeleportProblem:
+    """max ‖∇f(x)‖ subject to f(x) ≤ f(w), with everything that limits how it may be solved.
 
     Attributes:
         objective, start: f and the point w to teleport from.
@@ -66,62 +72,85 @@ class Task:
         grown = point.gradient_norm >= self.target_gain * self.start.gradient_norm
         return grown or certificate.alignment >= self.target_alignment
 
+    def fulfilled_by(self, point: Point) -> bool:
+        """The guarantee: ``point`` is finite, keeps level and radius, and its gradient is no smaller than w's."""
+        return (
+            point.finite
+            and bool(torch.isfinite(point.x).all())
+            and self.feasible(point.value)
+            and self.within_radius(point)
+            and point.gradient_norm >= self.start.gradient_norm
+        )
+
 
 @dataclass(frozen=True)
 class Outcome:
     """What a solver hands back: a point that it has evaluated, and why it stopped."""
 
     point: Point
-    status: Status
+    status: TeleportStatus
     detail: str = ""
 
 
-class Teleporter(Protocol):
-    """Solves max ‖∇f(x)‖ subject to f(x) ≤ f(w) from x = w."""
+class Solver(ABC):
+    """Solves a :class:`TeleportProblem` from x = w."""
 
-    def solve(self, task: Task, progress: Progress) -> Outcome:
+    keeps_guarantee: bool = True
+    """Whether an answer that breaks the guarantee is replaced by the start itself."""
+
+    def slack(self, level: float, dtype: torch.dtype) -> float:
+        """By how much f may exceed the level in the point returned, in sub-level mode."""
+        return 0.0
+
+    def begin(self) -> Self:
+        """A solver with an empty memory for the teleports of one run. Those that remember nothing return themselves."""
+        return self
+
+    @abstractmethod
+    def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
         """Never raises for numerical trouble; returns the best point it has."""
 
 
-class Progress:
+class Monitor:
     """Keeps the trace, the best feasible point and the budget of one solve."""
 
-    def __init__(self, task: Task, callback: Callback | None = None) -> None:
-        self.task = task
-        self.best = task.start
+    def __init__(self, problem: TeleportProblem, callback: Callback | None = None) -> None:
+        self.problem = problem
+        self.best = problem.start
         self.trace: list[TraceRow] = []
         self._callback = callback
-        self._cost_before = task.objective.cost
-        self._products_before = task.objective.ledger.products
+        self._cost_before = problem.objective.cost
+        self._products_before = problem.objective.ledger.products
         self._began = time.perf_counter()
         self._asked_to_stop = False
 
     @property
     def cost(self) -> Cost:
         """Spent since the solve began."""
-        spent = self.task.objective.cost - self._cost_before
+        spent = self.problem.objective.cost - self._cost_before
         return Cost(spent.values, spent.gradients, spent.hvps, time.perf_counter() - self._began)
 
     @property
     def hvps_left(self) -> int:
         """Hessian-vector products that may still be asked for."""
-        return self.task.max_hvps - (self.task.objective.ledger.products - self._products_before)
+        return self.problem.max_hvps - (self.problem.objective.ledger.products - self._products_before)
 
     def offer(self, point: Point) -> bool:
         """Remember ``point`` if it is feasible, finite, within the radius and has the largest gradient so far."""
-        better = point.finite and self.task.feasible(point.value) and point.gradient_norm > self.best.gradient_norm
-        better = better and self.task.within_radius(point)
+        problem = self.problem
+        better = point.finite and problem.feasible(point.value) and point.gradient_norm > self.best.gradient_norm
+        better = better and problem.within_radius(point)
         if better:
             self.best = point
         return better
 
     def record(self, point: Point, certificate: Certificate, step: float) -> None:
         """Append a row to the trace and call the user back."""
-        excess = point.value - self.task.level
+        excess = point.value - self.problem.level
         row = TraceRow(
             iteration=len(self.trace),
             value=point.value,
-            violation=abs(excess) if self.task.level_set else max(0.0, excess),
+            violation=abs(excess) if self.problem.level_set else max(0.0, excess),
             gradient_norm=point.gradient_norm,
             kkt_residual=certificate.kkt_residual,
             alignment=certificate.alignment,
@@ -132,15 +161,10 @@ class Progress:
         if self._callback is not None and self._callback(row, point):
             self._asked_to_stop = True
 
-    def should_stop(self, *, hvps_needed: int = 1) -> Status | None:
+    def should_stop(self, *, hvps_needed: int = 1) -> TeleportStatus | None:
         """The status to end with if the callback, the clock or the HVP budget says so."""
         if self._asked_to_stop:
-            return Status.STOPPED
-        if self.hvps_left < hvps_needed or time.perf_counter() > self.task.deadline:
-            return Status.BUDGET_SPENT
+            return TeleportStatus.STOPPED
+        if self.hvps_left < hvps_needed or time.perf_counter() > self.problem.deadline:
+            return TeleportStatus.BUDGET_SPENT
         return None
-
-
-def all_finite(v: Tensor) -> bool:
-    """Whether every entry is a number."""
-    return bool(torch.isfinite(v).all())

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from levelport.numerics.lanczos import KrylovModel
 from levelport.objective import Point, norm
-from levelport.solvers.contract import Progress, Task
+from levelport.solvers.contract import Monitor, TeleportProblem
 from levelport.solvers.trust import INSIDE, distance_to_sphere
 
 _INDEFINITE_SIZE = 6  # with negative curvature the model has no bottom; more than its steepest wall is not needed
@@ -49,42 +49,42 @@ class Prediction:
         return max((float(norm(p.x - start)) for p in found), default=0.0)
 
 
-def predict(task: Task, progress: Progress, capacity: int, *, accuracy: float = 3e-2) -> Prediction:
+def predict(problem: TeleportProblem, monitor: Monitor, capacity: int, *, accuracy: float = 3e-2) -> Prediction:
     """Build the model, descend and climb.
 
     The Krylov space grows until its prediction of the largest gradient norm settles to ``accuracy``. Where f then turns
     out to follow the model more closely than that, the space grows further: on a quadratic up to rounding.
     """
-    model = KrylovModel(task.start, capacity)
+    model = KrylovModel(problem.start, capacity)
     bottom: Point | None = None
     while True:
-        _grow(model, progress, accuracy)
+        _grow(model, monitor, accuracy)
         if model.size == 0:
             return Prediction(model, None, ())
-        lower, mismatch = _descend(task, model)
+        lower, mismatch = _descend(problem, model)
         if lower is not None and (bottom is None or lower.value < bottom.value):
             bottom = lower
-        if model.exhausted or mismatch > accuracy or accuracy <= task.tol**2:
+        if model.exhausted or mismatch > accuracy or accuracy <= problem.tol**2:
             break
-        if progress.should_stop(hvps_needed=2) is not None:
+        if monitor.should_stop(hvps_needed=2) is not None:
             break
-        accuracy = max(0.1 * mismatch, min(1e-2 * accuracy, mismatch), task.tol**2)
+        accuracy = max(0.1 * mismatch, min(1e-2 * accuracy, mismatch), problem.tol**2)
     if bottom is None or model.largest <= 0.0:
         return Prediction(model, bottom, ())
     direction = model.steepest()
-    found = [_climb(task, bottom, sign * direction, model.largest) for sign in (1.0, -1.0)]
-    near = task.level - 0.1 * (task.level - bottom.value)
+    found = [_climb(problem, bottom, sign * direction, model.largest) for sign in (1.0, -1.0)]
+    near = problem.level - 0.1 * (problem.level - bottom.value)
     ends = sorted((end for end in found if end is not None and end.value >= near), key=lambda end: -end.gradient_norm)
     short = [end for end in found if end is not None and end.value < near]
     return Prediction(model, bottom, tuple(ends), tuple(short))
 
 
-def _grow(model: KrylovModel, progress: Progress, accuracy: float) -> None:
+def _grow(model: KrylovModel, monitor: Monitor, accuracy: float) -> None:
     """Add basis vectors until two in a row change the predicted gradient norm by less than ``accuracy``."""
     settled, previous = 0, model.predicted_norm() if model.size else 0.0
     while settled < 2 and not model.exhausted:
         # One HVP stays in reserve for the certificate; the first one is shared with the start's.
-        if progress.should_stop(hvps_needed=2 if model.size else 0) is not None or not model.extend():
+        if monitor.should_stop(hvps_needed=2 if model.size else 0) is not None or not model.extend():
             return
         current = model.predicted_norm()
         if not model.convex() and model.size >= _INDEFINITE_SIZE:
@@ -93,15 +93,15 @@ def _grow(model: KrylovModel, progress: Progress, accuracy: float) -> None:
         previous = current if math.isfinite(current) else 0.0
 
 
-def _descend(task: Task, model: KrylovModel) -> tuple[Point | None, float]:
+def _descend(problem: TeleportProblem, model: KrylovModel) -> tuple[Point | None, float]:
     """The lowest point found along the model's trust-region steps, and |1 - actual/predicted decrease| at the first.
 
     Costs a value per radius tried. A step that the model oversells is shortened; with negative curvature, where the
     model has no minimiser, the radius starts at a Cauchy step's length and doubles while f keeps its promises.
     """
-    start, level = task.start, task.level
+    start, level = problem.start, problem.level
     convex = model.convex()
-    radius = math.inf if task.radius is None else INSIDE * task.radius
+    radius = math.inf if problem.radius is None else INSIDE * problem.radius
     limit = radius
     steepest = float(model.ritz_values.abs().max())
     if steepest == 0.0:
@@ -116,7 +116,7 @@ def _descend(task: Task, model: KrylovModel) -> tuple[Point | None, float]:
         length = float(coordinates.norm())
         if not (predicted > 0.0 and math.isfinite(predicted) and 0.0 < length < math.inf):
             break
-        trial = task.objective.at(start.x + model.lift(coordinates), curvature=True)
+        trial = problem.objective.at(start.x + model.lift(coordinates), curvature=True)
         ratio = (level - trial.value) / predicted
         if attempt == 0 and convex:
             mismatch = abs(1.0 - ratio) if math.isfinite(ratio) else math.inf
@@ -132,24 +132,24 @@ def _descend(task: Task, model: KrylovModel) -> tuple[Point | None, float]:
     return best, mismatch
 
 
-def _climb(task: Task, bottom: Point, direction: Tensor, curvature: float) -> Point | None:
+def _climb(problem: TeleportProblem, bottom: Point, direction: Tensor, curvature: float) -> Point | None:
     """The point x_N + a·direction with f(w) - 1 % of the depth ≤ f ≤ f(w), found by values alone.
 
     Interpolates f linearly in a², in which a quadratic is exactly linear. None if the wall has no end in sight.
     """
-    depth = task.level - bottom.value
+    depth = problem.level - bottom.value
     width = 1e-2 * depth
-    aim = task.level - 0.5 * width
-    furthest = distance_to_sphere(bottom.x - task.start.x, direction, task.radius)
+    aim = problem.level - 0.5 * width
+    furthest = distance_to_sphere(bottom.x - problem.start.x, direction, problem.radius)
     a = min(math.sqrt(2.0 * (aim - bottom.value) / curvature), furthest)
     below, above = (0.0, bottom.value), (math.inf, math.inf)
     best: Point | None = None
     for _ in range(10):
-        point = task.objective.at(bottom.x + a * direction, curvature=True)
+        point = problem.objective.at(bottom.x + a * direction, curvature=True)
         value = point.value
-        if math.isfinite(value) and value <= task.level:
+        if math.isfinite(value) and value <= problem.level:
             below, best = (a, value), point
-            if value >= task.level - width or a >= furthest:
+            if value >= problem.level - width or a >= furthest:
                 break
         else:
             above = (a, value if math.isfinite(value) else math.inf)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Generic
 
-import torch
+from levelport.objective import Cost
+from levelport.objectives.structure import X
+from levelport.solvers.certificate import Certificate
 
-from levelport.objective import Cost, Point, norm
-from levelport.objectives.structure import Variables
 
-
-class Status(Enum):
+class TeleportStatus(Enum):
     """Why a teleport ended. The value is the sentence shown to people."""
 
     CONVERGED = "the point satisfies the KKT conditions to the tolerance asked for"
@@ -23,9 +22,6 @@ class Status(Enum):
         "the trust radius was reached: the gradient norm still grows further out, "
         "and the problem may have no finite solution"
     )
-    ALIGNED = "the gradient already points along the steepest direction known, so that there is little to gain"
-    UNCERTIFIED = "the gradient grew at no higher a value; whether it can grow further was not checked, to save the HVP"
-    DESCENDED = "the value fell; a point with as large a gradient was not found, or not needed"
     STOPPED = "the callback asked to stop"
     STATIONARY_START = "the gradient vanishes at the start, so every direction is as good as any other"
     NON_FINITE_START = (
@@ -36,43 +32,7 @@ class Status(Enum):
     @property
     def success(self) -> bool:
         """Whether the solver did what it was asked to do."""
-        return self in (Status.CONVERGED, Status.TARGET_REACHED)
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """How near a point is to satisfying the KKT conditions H g = λ g of the teleportation problem.
-
-    With g = ∇f(x), H = ∇²f(x) and P = I - g gᵀ/‖g‖²:
-
-    * ``curvature``     λ = ⟨g, H g⟩ / ‖g‖²; 1/λ is the Newton step size at a KKT point. Recycled teleports, which are
-      not certified, have the curvature of the steepest direction known here and NaN below.
-    * ``kkt_residual``  ‖P H g‖ / ‖g‖², the Riemannian gradient norm of ½ log ‖∇f‖²
-    * ``alignment``     cos ∠(g, H g): 1 at a KKT point, and free of units
-    """
-
-    curvature: float
-    kkt_residual: float
-    alignment: float
-
-    @classmethod
-    def at(cls, point: Point) -> Certificate:
-        """Certify ``point``; costs one HVP if it has not been spent there yet."""
-        size = point.gradient_norm
-        if size == 0.0 or not math.isfinite(size):
-            return cls(math.nan, math.nan, math.nan)
-        normal, image = point.normal, point.hessian_normal
-        curvature_tensor = torch.dot(normal, image)
-        tangential = image - curvature_tensor * normal
-        curvature, residual, length = torch.stack([curvature_tensor, norm(tangential), norm(image)]).tolist()
-        # H g = 0 satisfies the KKT conditions with λ = 0: nothing pulls the gradient away from itself.
-        alignment = curvature / length if length > 0.0 else 1.0
-        return cls(curvature, residual / size, alignment)
-
-    @property
-    def misalignment(self) -> float:
-        """sin ∠(g, H g), the scale-free size of the KKT residual."""
-        return math.sqrt(max(0.0, 1.0 - self.alignment**2)) if math.isfinite(self.alignment) else math.inf
+        return self in (TeleportStatus.CONVERGED, TeleportStatus.TARGET_REACHED)
 
 
 @dataclass(frozen=True)
@@ -90,7 +50,7 @@ class TraceRow:
 
 
 @dataclass(frozen=True)
-class TeleportResult:
+class TeleportResult(Generic[X]):
     """The outcome of :func:`levelport.teleport`. Value and gradient were evaluated at the very ``x`` returned.
 
     Attributes:
@@ -101,10 +61,12 @@ class TeleportResult:
         kkt_residual, alignment, curvature: see :class:`Certificate`.
         cost: evaluations and seconds of this teleport.
         trace: a row per iteration.
+
+    ``fun``, ``nit``, ``nfev``, ``njev`` and ``nhev`` are SciPy's names for what is here as well.
     """
 
-    x: Variables
-    status: Status
+    x: X
+    status: TeleportStatus
     value: float
     value_start: float
     gradient_norm: float
@@ -149,3 +111,28 @@ class TeleportResult:
     def curvature(self) -> float:
         """λ = ⟨g, H g⟩ / ‖g‖²."""
         return self.certificate.curvature
+
+    @property
+    def fun(self) -> float:
+        """f at ``x``."""
+        return self.value
+
+    @property
+    def nit(self) -> int:
+        """Iterations of the solver."""
+        return len(self.trace)
+
+    @property
+    def nfev(self) -> int:
+        """Evaluations of f, those that came with a gradient included."""
+        return self.cost.nfev
+
+    @property
+    def njev(self) -> int:
+        """Gradients."""
+        return self.cost.gradients
+
+    @property
+    def nhev(self) -> int:
+        """Hessian-vector products."""
+        return self.cost.hvps

@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 
 from levelport.objective import Point
-from levelport.solvers.contract import Task
+from levelport.solvers.contract import TeleportProblem
 
 
-def retract(task: Task, point: Point, *, max_gradients: int = 6) -> Point:
+def retract(problem: TeleportProblem, point: Point, *, max_gradients: int = 6) -> Point:
     """A point near ``point`` with f(w) - band ≤ f ≤ f(w), or the nearest that was found.
 
     Each step costs one gradient. The band is 1e-8 of ‖g‖²/(2λ), the decrease that a Newton step promises from here, and
     never below the resolution of f: the loss of gradient norm that it allows is of the order 1e-8.
     """
-    objective, level = task.objective, task.level
+    objective, level = problem.objective, problem.level
     resolution = 4.0 * torch.finfo(objective.dtype).eps * abs(level)
     best = point
     for _ in range(max_gradients):
@@ -22,20 +22,20 @@ def retract(task: Task, point: Point, *, max_gradients: int = 6) -> Point:
         if not point.finite or size == 0.0:
             break
         band = max(1e-8 * _newton_decrease(point), resolution)
-        if task.level_set:
-            band = min(band, 0.5 * task.slack)
+        if problem.level_set:
+            band = min(band, 0.5 * problem.slack)
         excess = point.value - level
-        if -band <= excess <= (band if task.level_set else 0.0):
+        if -band <= excess <= (band if problem.level_set else 0.0):
             return point
-        aim = 0.0 if task.level_set else -0.5 * band
+        aim = 0.0 if problem.level_set else -0.5 * band
         step = (excess - aim) / size
         trial = objective.at(point.x - (step / size) * point.gradient, curvature=True)
         if not trial.finite or abs(trial.value - level) > max(abs(excess), 2.0 * band):
             break
         point = trial
-        if task.feasible(point.value) and (not task.feasible(best.value) or point.value > best.value):
+        if problem.feasible(point.value) and (not problem.feasible(best.value) or point.value > best.value):
             best = point
-    return best if task.feasible(best.value) else point
+    return best if problem.feasible(best.value) else point
 
 
 def _newton_decrease(point: Point) -> float:

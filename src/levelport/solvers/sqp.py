@@ -58,9 +58,11 @@ from typing import Literal
 
 import torch
 
+from levelport import checks
 from levelport.objective import Point, norm
-from levelport.solvers.contract import Outcome, Progress, Task
-from levelport.solvers.result import Certificate, Status
+from levelport.solvers.certificate import Certificate
+from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
+from levelport.solvers.result import TeleportStatus
 from levelport.solvers.retraction import retract
 
 GROWTH_RATIO = 5.0
@@ -76,7 +78,7 @@ FIGURES = range(1, 19)
 
 
 @dataclass(frozen=True)
-class SQP:
+class SQP(Solver):
     """The solver of the paper; by default as its text has it, with the published settings.
 
     Args:
@@ -107,20 +109,23 @@ class SQP:
     final: Literal["feasible", "last"] = "feasible"
 
     def __post_init__(self) -> None:
+        checks.one_of("mode", self.mode, ("text", "released"))
         for name in ("rho", "epsilon", "delta", "gamma_scale", "smallest_rho"):
-            if not getattr(self, name) > 0.0:
-                raise ValueError(f"{name} must be positive, not {getattr(self, name)}.")
+            checks.number(name, getattr(self, name), above=0.0)
         for name in ("max_iterations", "max_backtracks"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
-        if not 0.0 < self.shrink < 1.0:
-            raise ValueError(f"shrink must be in (0, 1), not {self.shrink}.")
-        if not 0.0 < self.relaxation <= 1.0:
-            raise ValueError(f"relaxation must be in (0, 1], not {self.relaxation}.")
-        if self.mode not in ("text", "released"):
-            raise ValueError(f"mode must be 'text' or 'released', not {self.mode!r}.")
-        if self.final not in ("feasible", "last"):
-            raise ValueError(f"final must be 'feasible' or 'last', not {self.final!r}.")
+            checks.whole(name, getattr(self, name), at_least=1)
+        checks.number("shrink", self.shrink, above=0.0, below=1.0)
+        checks.number("relaxation", self.relaxation, above=0.0, at_most=1.0)
+        checks.one_of("final", self.final, ("feasible", "last"))
+
+    @property
+    def keeps_guarantee(self) -> bool:  # type: ignore[override]  # a setting decides
+        """The last iterate is returned as it is, as published; the best feasible one is held to the guarantee."""
+        return self.final == "feasible"
+
+    def slack(self, level: float, dtype: torch.dtype) -> float:
+        """1e-6 of the value: iterates approach the level from outside."""
+        return 1e-6 * max(abs(level), torch.finfo(dtype).tiny)
 
     @classmethod
     def released(cls, figure: int = 4, *, final: Literal["feasible", "last"] = "last") -> SQP:
@@ -146,75 +151,75 @@ class SQP:
             return cls(mode="released", max_iterations=25, max_backtracks=20, final=final)
         return cls(mode="released", final=final)
 
-    def solve(self, task: Task, progress: Progress) -> Outcome:
+    def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
         """Iterate from the start until KKT, the budget or the iteration limit."""
-        point, rho = task.start, self.rho
-        edge = math.inf if task.radius is None else 0.99 * task.radius
-        status = Status.BUDGET_SPENT
+        point, rho = problem.start, self.rho
+        edge = math.inf if problem.radius is None else 0.99 * problem.radius
+        status = TeleportStatus.BUDGET_SPENT
         for _ in range(self.max_iterations):
             # One HVP for this iterate and one for the certificate of the point returned.
-            if (stop := progress.should_stop(hvps_needed=2)) is not None:
+            if (stop := monitor.should_stop(hvps_needed=2)) is not None:
                 status = stop
                 break
             certificate = Certificate.at(point)
-            progress.record(point, certificate, rho)
-            excess = point.value - task.level
-            violation = abs(excess) if task.level_set else max(0.0, excess)
+            monitor.record(point, certificate, rho)
+            excess = point.value - problem.level
+            violation = abs(excess) if problem.level_set else max(0.0, excess)
             if certificate.kkt_residual * certificate.kkt_residual <= self.epsilon and violation <= self.delta:
-                status = Status.CONVERGED
+                status = TeleportStatus.CONVERGED
                 break
-            if task.meets_target(point, certificate):
-                status = Status.TARGET_REACHED
+            if problem.meets_target(point, certificate):
+                status = TeleportStatus.TARGET_REACHED
                 break
-            trial, next_rho = self._search(task, point, certificate, rho)
+            trial, next_rho = self._search(problem, point, certificate, rho)
             if trial is None:
-                status = Status.STALLED
+                status = TeleportStatus.STALLED
                 break
             point, rho = trial, next_rho
-            progress.offer(point)
+            monitor.offer(point)
             if self.mode == "released" and rho <= self.smallest_rho:
-                status = Status.STALLED
+                status = TeleportStatus.STALLED
                 break
-            if float(norm(point.x - task.start.x)) >= edge:
-                status = Status.TRUST_RADIUS
+            if float(norm(point.x - problem.start.x)) >= edge:
+                status = TeleportStatus.TRUST_RADIUS
                 break
         if self.final == "last":
             return Outcome(point, status)
-        progress.offer(retract(task, point))
-        return Outcome(progress.best, status)
+        monitor.offer(retract(problem, point))
+        return Outcome(monitor.best, status)
 
-    def _search(self, task: Task, point: Point, certificate: Certificate, rho: float) -> tuple[Point | None, float]:
+    def _search(self, problem: TeleportProblem, point: Point, certificate: Certificate, rho: float) -> tuple[Point | None, float]:
         """Backtrack on ρ: where to go (None if nowhere), and the ρ for the next search."""
         size, normal = point.gradient_norm, point.normal
         ascent = point.hessian_normal / size  # q/‖g‖²; powers of ‖g‖ are avoided because they leave the range
         slope = certificate.curvature  # ⟨g, q⟩/‖g‖²
-        excess = point.value - task.level
+        excess = point.value - problem.level
         released = self.mode == "released"
 
         def violation(value: float) -> float:
-            return abs(value - task.level) if task.level_set else max(0.0, value - task.level)
+            return abs(value - problem.level) if problem.level_set else max(0.0, value - problem.level)
 
         def multiplier(rho: float) -> float:
             """c."""
             return (rho * slope + excess) / size
 
         def update(rho: float) -> Point:
-            c = multiplier(rho) if task.level_set else max(0.0, multiplier(rho))
+            c = multiplier(rho) if problem.level_set else max(0.0, multiplier(rho))
             x = point.x + rho * ascent - c * normal
             if self.relaxation < 1.0:
                 x = torch.lerp(point.x, x, self.relaxation)
-            return task.objective.at(x, curvature=True)
+            return problem.objective.at(x, curvature=True)
 
         def strength(rho: float) -> float:
             """γ; ⟨q, g⟩/‖g‖³ = slope/‖g‖."""
             if not violation(point.value) > 0.0:
                 return self.gamma_scale
-            c = multiplier(rho) if released or task.level_set else max(0.0, multiplier(rho))
+            c = multiplier(rho) if released or problem.level_set else max(0.0, multiplier(rho))
             gamma = self.gamma_scale * (slope / size) * c / violation(point.value)
             return gamma / size / size if released else gamma
 
         def usable(trial: Point) -> bool:
-            return trial.finite and trial.gradient_norm > 0.0 and task.within_radius(trial)
+            return trial.finite and trial.gradient_norm > 0.0 and problem.within_radius(trial)
 
         growth_share = 0.25 if released else 0.5
         for _ in range(self.max_backtracks):

@@ -1,0 +1,88 @@
+"""How near a point is to a KKT point of the teleportation problem, from one Hessian-vector product.
+
+With g = ∇f(x), n = g/‖g‖, H = ∇²f(x) and P = I - n nᵀ, the KKT conditions say H g = λ g: nothing along the level set
+makes the gradient longer. Everything here follows from the one product H n, which is taken with the unit vector because
+H g over- or underflows in float32 long before f does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from levelport.objective import Point, norm
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The KKT conditions in three numbers.
+
+    * ``curvature``     λ = ⟨g, H g⟩ / ‖g‖²; 1/λ is the Newton step size at a KKT point
+    * ``kkt_residual``  ‖P H g‖ / ‖g‖², the Riemannian gradient norm of ½ log ‖∇f‖²
+    * ``alignment``     cos ∠(g, H g): 1 at a KKT point, and free of units
+    """
+
+    curvature: float
+    kkt_residual: float
+    alignment: float
+
+    @classmethod
+    def at(cls, point: Point) -> Certificate:
+        """Certify ``point``; costs one HVP if it has not been spent there yet."""
+        size = point.gradient_norm
+        return cls.unknown() if size == 0.0 or not math.isfinite(size) else Frame.at(point, level_set=True).certificate
+
+    @classmethod
+    def unknown(cls) -> Certificate:
+        """Where there is nothing to certify: no gradient, or no finite one."""
+        return cls(math.nan, math.nan, math.nan)
+
+    @property
+    def misalignment(self) -> float:
+        """sin ∠(g, H g), the scale-free size of the KKT residual."""
+        return math.sqrt(max(0.0, 1.0 - self.alignment**2)) if math.isfinite(self.alignment) else math.inf
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The geometry at a point with a gradient: its normal n, the direction of ascent of log ‖∇f‖, the certificate.
+
+    On the level set, and wherever λ ≥ 0, the ascent is P H n/‖g‖. Where λ < 0 the gradient grows into the interior of
+    the sub-level set: there it is H n/‖g‖, and the level only bounds the value from above.
+    """
+
+    point: Point
+    normal: Tensor
+    ascent: Tensor
+    ascent_norm: float
+    on_level: bool
+    certificate: Certificate
+    image_norm: float
+
+    @classmethod
+    def at(cls, point: Point, *, level_set: bool) -> Frame:
+        """One HVP, unless it was spent there before; one read from the device."""
+        size = point.gradient_norm
+        normal, image = point.normal, point.hessian_normal
+        along = torch.dot(normal, image)
+        tangential = image - along * normal
+        curvature, residual, length = torch.stack([along, norm(tangential), norm(image)]).tolist()
+        on_level = level_set or curvature >= 0.0
+        # H n = 0 satisfies the KKT conditions with λ = 0: nothing pulls the gradient away from itself.
+        alignment = curvature / length if length > 0.0 else 1.0
+        certificate = Certificate(curvature, residual / size, alignment)
+        ascent = (tangential if on_level else image) / size
+        return cls(point, normal, ascent, (residual if on_level else length) / size, on_level, certificate, length)
+
+    @property
+    def finite(self) -> bool:
+        """Whether the HVP was usable."""
+        return math.isfinite(self.image_norm)
+
+    def converged(self, tol: float, length: float) -> bool:
+        """KKT: H n parallel to n, or λ = 0: over ``length``, the problem's own, H n changes g by next to nothing."""
+        residual = self.ascent_norm * self.point.gradient_norm
+        return residual <= tol * self.image_norm or self.image_norm * length <= tol * self.point.gradient_norm

@@ -19,7 +19,7 @@ from levelport.lab.bench.instances import ProblemName
 from levelport.lab.bench.races import race
 from levelport.objective import Objective
 from levelport.objectives.function import FunctionObjective
-from levelport.optim._minimize import minimize
+from levelport.optim import Never, minimize
 from levelport.problems.functions import FUNCTIONS
 from levelport.problems.quadratics import Quadratic
 from levelport.problems.registry import problem
@@ -99,7 +99,7 @@ def test_counts_of_a_teleport_on_a_quadratic() -> None:
 def test_counts_of_a_teleport_on_logistic_regression() -> None:
     objective = problem("logreg/ionosphere", reg=1e-3).objective()
     zero = torch.zeros(objective.dimension, dtype=torch.float64)
-    start = minimize(objective, zero, "armijo", False, gtol=0.0, max_iterations=5).x
+    start = minimize(objective, zero, "armijo", schedule=Never(), gtol=0.0, max_iterations=5).x
     assert_pinned(teleport(objective, start).cost.hvps, 49)
     assert_pinned(median_cost(objective, start), 167.0)
 

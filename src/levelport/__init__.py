@@ -1,95 +1,101 @@
-"""levelport: move a point to where the gradient is largest without raising the loss, then go on descending."""
+"""levelport: move a point to where the gradient is largest without raising the loss, then go on descending.
+
+The names below are all that most people need; each is imported when it is first used, so that the command line answers
+``--help`` without waiting for torch. The rest lives in the packages: step rules and torch optimizers in
+:mod:`levelport.optim`, what a solver is made of in :mod:`levelport.solvers`.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from levelport.objective import Cost, Objective, ObjectiveError, Point
-from levelport.objectives import FunctionObjective, LinearObjective, ModuleObjective, NumpyObjective
-from levelport.objectives.distributed import DistributedObjective
-from levelport.optim import (
-    Armijo,
-    ArmijoSGD,
-    At,
-    AtStart,
-    Batches,
-    Blocks,
-    Every,
-    FixedStep,
-    Jump,
-    MinimizeResult,
-    MinimizeStatus,
-    Momentum,
-    Never,
-    Newton,
-    NewtonCG,
-    Normalized,
-    NormalizedSGD,
-    Polyak,
-    PolyakSGD,
-    Teleported,
-    WhenItPays,
-    WhenStalled,
-    minimize,
-    scipy_method,
-)
-from levelport.solvers import SQP, Auto, Certificate, Recycled, Status, Teleporter, TeleportResult, teleport
-
 if TYPE_CHECKING:
+    from levelport.objective import Cost, Objective, ObjectiveError, Point
+    from levelport.objectives import FunctionObjective, LinearObjective, ModuleObjective, NumpyObjective
+    from levelport.objectives.distributed import DistributedObjective
+    from levelport.objectives.parameters import Batches
+    from levelport.optim import (
+        At,
+        Blocks,
+        Every,
+        MinimizeResult,
+        MinimizeStatus,
+        Never,
+        Teleported,
+        Teleporter,
+        WhenItPays,
+        WhenStalled,
+        minimize,
+    )
     from levelport.problems import problem
+    from levelport.solvers import SQP, Auto, Solver, TeleportResult, TeleportStatus, teleport
 
 __version__ = "0.1.0"
 
+_HOMES = {
+    "objective": ("Cost", "Objective", "ObjectiveError", "Point"),
+    "objectives": ("FunctionObjective", "LinearObjective", "ModuleObjective", "NumpyObjective"),
+    "objectives.distributed": ("DistributedObjective",),
+    "objectives.parameters": ("Batches",),
+    "optim": (
+        "At",
+        "Blocks",
+        "Every",
+        "MinimizeResult",
+        "MinimizeStatus",
+        "Never",
+        "Teleported",
+        "Teleporter",
+        "WhenItPays",
+        "WhenStalled",
+        "minimize",
+    ),
+    "problems": ("problem",),
+    "solvers": ("SQP", "Auto", "Solver", "TeleportResult", "TeleportStatus", "teleport"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
 __all__ = [
     "SQP",
-    "Armijo",
-    "ArmijoSGD",
     "At",
-    "AtStart",
     "Auto",
     "Batches",
     "Blocks",
-    "Certificate",
     "Cost",
     "DistributedObjective",
     "Every",
-    "FixedStep",
     "FunctionObjective",
-    "Jump",
     "LinearObjective",
     "MinimizeResult",
     "MinimizeStatus",
     "ModuleObjective",
-    "Momentum",
     "Never",
-    "Newton",
-    "NewtonCG",
-    "Normalized",
-    "NormalizedSGD",
     "NumpyObjective",
     "Objective",
     "ObjectiveError",
     "Point",
-    "Polyak",
-    "PolyakSGD",
-    "Recycled",
-    "Status",
+    "Solver",
     "TeleportResult",
+    "TeleportStatus",
     "Teleported",
     "Teleporter",
     "WhenItPays",
     "WhenStalled",
     "minimize",
     "problem",
-    "scipy_method",
     "teleport",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """``levelport.problem`` is imported on first use: the named problems need NumPy, the core does not."""
-    if name == "problem":
-        from levelport.problems import problem
+    """Import ``name`` from its package on first use."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'levelport' has no attribute {name!r}")
+    value = getattr(import_module(f"levelport.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
 
-        return problem
-    raise AttributeError(f"module 'levelport' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

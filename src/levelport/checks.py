@@ -17,7 +17,7 @@ class UnknownNameError(ValueError):
 def unknown_name(kind: str, name: object, known: Iterable[str], *, see: str = "") -> UnknownNameError:
     """The error for ``name``: "There is no data set 'blod'. Did you mean 'blood'? ...".
 
-    Nothing is suggested where nothing is near. ``see`` says where the names are listed; by default they are listed here.
+    Nothing is suggested where nothing is near. ``see`` says where the names are; by default they are listed.
     """
     names = list(known)
     near = difflib.get_close_matches(str(name).lower(), names, n=3, cutoff=_NEAR)
@@ -28,7 +28,7 @@ def unknown_name(kind: str, name: object, known: Iterable[str], *, see: str = ""
 
 def whole(name: str, value: object, *, at_least: int = 0, why: str = "") -> None:
     """Raise unless ``value`` is a whole number of at least ``at_least``."""
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise ValueError(f"{name} must be a whole number, not {value!r}.")
     if value < at_least:
         raise ValueError(f"{name} must be at least {at_least}, not {value}{f': {why}' if why else ''}.")
@@ -45,7 +45,7 @@ def number(
     why: str = "",
 ) -> None:
     """Raise unless ``value`` is a real number in the range; infinity is allowed where no upper bound is given."""
-    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ValueError(f"{name} must be a number, not the {type(value).__name__} {value!r}.")
     reason = f": {why}" if why else ""
     inside = float(value) > above or above == -math.inf

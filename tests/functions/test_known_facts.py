@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from levelport import SQP, Auto, Status, TeleportResult, teleport
+from levelport import SQP, Auto, TeleportResult, TeleportStatus, teleport
 from levelport.problems import functions
 from levelport.problems.functions import FUNCTIONS, second_order_huber
 
@@ -77,7 +77,7 @@ def test_local_maximum_by_dense_sampling(name: str) -> None:
     """No point of the sub-level set near the result has a larger gradient, beyond what the sampling radius allows."""
     known = FUNCTIONS[name]
     result, x = landing(known)
-    assert result.status is Status.CONVERGED
+    assert result.status is TeleportStatus.CONVERGED
     rng = np.random.default_rng(1)
     unit = torch.from_numpy(rng.normal(size=(40_000, 2)))
     for radius in (1e-2, 1e-3, 1e-4):
@@ -98,7 +98,7 @@ def test_beale_has_no_finite_solution() -> None:
     """Along w₂ = 1 - t/w₁ the value stays bounded while ∂f/∂w₂ grows like w₁: only the trust radius ends it."""
     known = FUNCTIONS["beale"]
     result, x = landing(known)
-    assert result.status is Status.TRUST_RADIUS
+    assert result.status is TeleportStatus.TRUST_RADIUS
     assert result.value <= result.value_start
     valley = torch.tensor([[far, 1 - 0.9 / far] for far in (10.0, 100.0, 1000.0)], dtype=torch.float64)
     assert float(values(known, valley).max()) < result.value_start
@@ -154,7 +154,7 @@ def test_huber_plateau(solver: Auto | SQP) -> None:
     """Where all |wᵢ| ≥ 1 the gradient norm is at its maximum sqrt(2) and λ = 0."""
     start = torch.tensor([1.5, -2.0], dtype=torch.float64)
     result = teleport(second_order_huber, start, solver)
-    assert result.status is Status.CONVERGED
+    assert result.status is TeleportStatus.CONVERGED
     assert result.curvature == 0.0
     assert torch.equal(result.x, start)  # type: ignore[arg-type]
     assert result.gradient_norm == pytest.approx(math.sqrt(2))
@@ -178,7 +178,7 @@ def test_flat_huber_keeps_to_its_level(solver: Auto | SQP) -> None:
     result, x = landing(known, solver=solver)
     assert result.gain == pytest.approx(1.0, abs=1e-9)
     assert abs(float(x[0])) == pytest.approx(known.start[0], abs=1e-9)
-    assert result.status is Status.CONVERGED
+    assert result.status is TeleportStatus.CONVERGED
 
 
 @pytest.mark.parametrize("dimension", [2, 5, 20])

@@ -11,8 +11,7 @@ from levelport.lab.paper.batched import batched
 from levelport.lab.paper.methods import Method
 from levelport.lab.paper.teleports import TeleportPlan
 from levelport.lab.paper.training import Batches, Descent, Training
-from levelport.optim import Armijo, At, FixedStep, Momentum, Normalized, Polyak, minimize
-from levelport.optim.jump import Jump
+from levelport.optim import Armijo, At, FixedStep, Momentum, Never, Normalized, Polyak, minimize
 from levelport.optim.step_rule import StepRule
 from levelport.problems import problem
 
@@ -34,8 +33,9 @@ def one_by_one(name: str, method: Method, setting: float, ticks: int, plan: Tele
         named.objective(),
         named.initial_point(),
         rule,
-        teleport=At(plan.at) if plan is not None else False,
-        jump=Jump(plan.teleporter(), max_hvps=plan.limit + (plan.solver == "published")) if plan is not None else None,
+        schedule=At(plan.at) if plan is not None else Never(),
+        solver="auto" if plan is None else plan.teleporter(),
+        max_hvps=1 if plan is None else plan.limit + (plan.solver == "published"),
         gtol=0.0,
         max_iterations=ticks,
     )

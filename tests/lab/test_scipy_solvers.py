@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from levelport import Auto, Status, teleport
+from levelport import Auto, TeleportStatus, teleport
 from levelport.lab.bench.scipy_solvers import ALL_SOLVERS, ScipySolver, any_solver
 from levelport.lab.bench.solvers import logistic_case
 from levelport.lab.level_sets import Trails, window_with
@@ -50,7 +50,7 @@ def test_target_stops_early() -> None:
     # SLSQP's iterates lie outside the sub-level set until its last ones, so a target cannot stop it before.
     x = torch.tensor([7.5, -4.0], dtype=torch.float64)
     early = teleport(booth, x, ScipySolver("trust-constr"), target_gain=1.2, max_hvps=200)
-    assert early.status is Status.TARGET_REACHED
+    assert early.status is TeleportStatus.TARGET_REACHED
     assert early.gain >= 1.2
     assert early.cost.hvps < 30
 

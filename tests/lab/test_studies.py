@@ -24,7 +24,7 @@ from levelport.lab.paper.registry import STUDIES, study_named
 from levelport.lab.paper.reproduction import checked_claims, reproduce, stored_results
 from levelport.lab.paper.study import Results, Setup, Study
 from levelport.problems.catalogue import UCI
-from levelport.solvers import SQP, Progress, Task
+from levelport.solvers import SQP, Monitor, TeleportProblem
 
 FULL, SMOKE = Setup(tier="full"), Setup(tier="smoke")
 ONE_OF_EACH_FAMILY = ("fig2", "fig3", "fig6", "fig8", "fig17")
@@ -207,8 +207,8 @@ def test_update_geometry_is_a_step_of_the_published_solver() -> None:
 
     objective = FunctionObjective(lambda w: 0.5 * w @ hessian @ w, like=torch.zeros(2, dtype=torch.float64))
     start = objective.at(torch.tensor(study.start, dtype=torch.float64), curvature=True)
-    task = Task(objective=objective, start=start, max_hvps=10)
-    outcome = SQP(rho=study.rho, max_iterations=1, gamma_scale=1e-9, final="last").solve(task, Progress(task))
+    task = TeleportProblem(objective=objective, start=start, max_hvps=10)
+    outcome = SQP(rho=study.rho, max_iterations=1, gamma_scale=1e-9, final="last").solve(task, Monitor(task))
     np.testing.assert_allclose(outcome.point.x.numpy(), points["next"], rtol=1e-12)
 
 

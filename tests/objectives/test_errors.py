@@ -13,7 +13,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from levelport import SQP, Auto, LinearObjective, ModuleObjective, NumpyObjective, ObjectiveError, Status, teleport
+from levelport import (
+    SQP,
+    Auto,
+    LinearObjective,
+    ModuleObjective,
+    NumpyObjective,
+    ObjectiveError,
+    TeleportStatus,
+    teleport,
+)
 from levelport.problems.functions import function_named
 
 X1 = torch.ones(2, dtype=torch.float64)
@@ -189,5 +198,5 @@ def test_misspelt_function() -> None:
 
 def test_detached_loss_is_an_error_and_a_constant_is_not() -> None:
     check(lambda: teleport(lambda w: w.detach().square().sum(), X1), "detach")
-    assert teleport(lambda w: torch.ones(()), X1).status is Status.STATIONARY_START
+    assert teleport(lambda w: torch.ones(()), X1).status is TeleportStatus.STATIONARY_START
     assert issubclass(ObjectiveError, ValueError)

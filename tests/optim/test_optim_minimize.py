@@ -15,20 +15,20 @@ import torch
 from torch import Tensor
 
 import levelport
+from levelport.integrations.scipy import scipy_method
 from levelport.objectives import FunctionObjective
 from levelport.optim import (
     Armijo,
     At,
     Every,
     FixedStep,
-    Jump,
     MinimizeStatus,
     Momentum,
+    Never,
     Newton,
     Normalized,
     Polyak,
     minimize,
-    scipy_method,
 )
 
 
@@ -64,7 +64,14 @@ def test_the_structure_of_x_is_kept_and_x0_is_not_touched() -> None:
 def test_the_trace_tells_every_point_and_its_bill() -> None:
     objective = FunctionObjective(rosenbrock, like=vector(-1.2, 1.0))
     result = minimize(
-        objective, vector(-1.2, 1.0), Armijo(), At([2, 5]), jump=Jump(max_hvps=5), max_iterations=8, gtol=0.0
+        objective,
+        vector(-1.2, 1.0),
+        Armijo(),
+        schedule=At([2, 5]),
+        solver="auto",
+        max_hvps=5,
+        max_iterations=8,
+        gtol=0.0,
     )
     assert result.status is MinimizeStatus.MAX_ITERATIONS
     assert not result.success
@@ -92,9 +99,9 @@ def test_the_trace_tells_every_point_and_its_bill() -> None:
 
 
 def test_a_plain_step_costs_one_gradient() -> None:
-    result = minimize(rosenbrock, vector(-1.2, 1.0), FixedStep(1e-4), teleport=False, max_iterations=10)
+    result = minimize(rosenbrock, vector(-1.2, 1.0), FixedStep(1e-4), schedule=Never(), max_iterations=10)
     assert (result.cost.values, result.cost.gradients, result.cost.hvps) == (0, 11, 0)
-    armijo = minimize(rosenbrock, vector(-1.2, 1.0), Armijo(), teleport=False, max_iterations=10, gtol=0.0)
+    armijo = minimize(rosenbrock, vector(-1.2, 1.0), Armijo(), schedule=Never(), max_iterations=10, gtol=0.0)
     # The accepted trial becomes the next point: its value is part of the gradient there.
     assert armijo.cost.gradients == 11
 
@@ -113,7 +120,7 @@ def test_a_plain_step_costs_one_gradient() -> None:
     ids=lambda value: getattr(value, "name", None),
 )
 def test_every_reason_to_stop(options: dict[str, Any], status: MinimizeStatus) -> None:
-    result = minimize(rosenbrock, vector(-1.2, 1.0), Armijo(), teleport=False, **options)
+    result = minimize(rosenbrock, vector(-1.2, 1.0), Armijo(), schedule=Never(), **options)
     assert result.status is status
     assert result.success == (status in (MinimizeStatus.GRADIENT_SMALL, MinimizeStatus.TARGET_REACHED))
     assert result.message == status.value
@@ -129,7 +136,7 @@ def test_every_reason_to_stop(options: dict[str, Any], status: MinimizeStatus) -
 
 
 def test_divergence_ends_at_the_last_finite_point() -> None:
-    result = minimize(lambda x: (x**4).sum(), vector(10.0), FixedStep(1.0), teleport=False)
+    result = minimize(lambda x: (x**4).sum(), vector(10.0), FixedStep(1.0), schedule=Never())
     assert result.status is MinimizeStatus.DIVERGED
     assert math.isfinite(result.value)
     assert math.isfinite(result.gradient_norm)
@@ -154,7 +161,7 @@ def test_a_function_without_descent_has_a_status() -> None:
         def backward(ctx: Any, grad: Tensor) -> Tensor:
             return grad * vector(-1.0, -1.0)
 
-    result = minimize(lambda x: Wrong.apply(x), vector(1.0, 1.0), Armijo(), teleport=False)
+    result = minimize(lambda x: Wrong.apply(x), vector(1.0, 1.0), Armijo(), schedule=Never())
     assert result.status is MinimizeStatus.NO_STEP
 
 
@@ -187,8 +194,8 @@ def test_bad_arguments_are_named() -> None:
         lambda: Armijo(grow=0.5),
         lambda: Newton(max_hvps=0),
         lambda: Newton(step="wolfe"),
-        lambda: Jump("autp"),
-        lambda: Jump(max_hvps=0),
+        lambda: minimize(rosenbrock, vector(0.0, 0.0), solver="autp"),
+        lambda: minimize(rosenbrock, vector(0.0, 0.0), max_hvps=0),
     ):
         with pytest.raises(ValueError, match=r"must|no "):
             make()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from levelport.optim import At, AtStart, Blocks, Every, Never, WhenItPays, WhenStalled
+from levelport.optim import At, Blocks, Every, Never, WhenItPays, WhenStalled
 from levelport.optim.history import History, Trial
 from levelport.optim.schedules import Schedule
 
@@ -27,7 +27,7 @@ def fires(schedule: Schedule, ticks: int) -> list[int]:
         (At([9, 2]), [2, 9], "at steps 2, 9"),
         (At(7), [7], "at step 7"),
         (Blocks({5: 3, 40: 1}), [5, 6, 7, 40], "at steps 5 to 7, 40"),
-        (AtStart(), [0], "at step 0"),
+        (At(0), [0], "at step 0"),
         (Never(), [], "never"),
     ],
     ids=str,

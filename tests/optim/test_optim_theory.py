@@ -16,7 +16,7 @@ import torch
 from sklearn.datasets import load_breast_cancer
 
 from levelport.objectives import LinearObjective
-from levelport.optim import Armijo, Every, FixedStep, Jump, Newton, minimize
+from levelport.optim import Armijo, Every, FixedStep, Never, Newton, minimize
 from levelport.problems.quadratics import Quadratic
 
 
@@ -29,13 +29,15 @@ def test_a_quadratic_is_solved_in_one_step(condition: float, rule: FixedStep | A
     objective = Quadratic.random(eigenvalues, seed=1)
     x0 = torch.linspace(-2.0, 2.0, 12, dtype=torch.float64)
     gap = objective.at(x0).value
-    result = minimize(objective, x0, rule, Every(1), jump=Jump(max_hvps=80, tol=1e-10), max_iterations=1, gtol=0.0)
+    result = minimize(
+        objective, x0, rule, schedule=Every(1), solver="auto", max_hvps=80, tol=1e-10, max_iterations=1, gtol=0.0
+    )
     landed, end = result.trace[1], result.trace[2]
     assert landed.teleported
     assert landed.gradient_norm == pytest.approx(objective.largest_gradient_norm(x0), rel=1e-6)
     assert end.step == pytest.approx(1.0, rel=1e-6)  # 1/λ_max
     assert end.value <= 1e-10 * gap
-    plain = minimize(objective, x0, FixedStep(1.0), teleport=False, max_iterations=1, gtol=0.0)
+    plain = minimize(objective, x0, FixedStep(1.0), schedule=Never(), max_iterations=1, gtol=0.0)
     assert plain.value > 1e-3 * gap
 
 
@@ -48,14 +50,21 @@ def breast_cancer(penalty: float) -> LinearObjective:
 def test_logistic_regression_converges_linearly_after_teleports() -> None:
     objective = breast_cancer(1e-3)
     x0 = torch.zeros(objective.dimension, dtype=torch.float64)
-    best = minimize(objective, x0, Newton(max_hvps=200), teleport=False, gtol=1e-13).value
+    best = minimize(objective, x0, Newton(max_hvps=200), schedule=Never(), gtol=1e-13).value
     result = minimize(
-        objective, x0, Armijo(c=0.5), Every(1), jump=Jump(max_hvps=40), max_iterations=40, f_target=best + 1e-11
+        objective,
+        x0,
+        Armijo(c=0.5),
+        schedule=Every(1),
+        solver="auto",
+        max_hvps=40,
+        max_iterations=40,
+        f_target=best + 1e-11,
     )
     assert result.success
     gaps = [row.value - best for row in result.trace if not row.teleported]
     ratios = [later / earlier for earlier, later in pairwise(gaps)]
     assert max(ratios) < 0.9  # linear: every step, from the first to the last
     steps = len(ratios)
-    plain = minimize(objective, x0, Armijo(c=0.5), teleport=False, max_iterations=steps, gtol=0.0)
+    plain = minimize(objective, x0, Armijo(c=0.5), schedule=Never(), max_iterations=steps, gtol=0.0)
     assert plain.value - best > 1e3 * gaps[-1]  # gradient descent alone is far behind after as many steps

@@ -18,7 +18,6 @@ from levelport.optim import (
     Blocks,
     Every,
     FixedStep,
-    Jump,
     Momentum,
     Never,
     Newton,
@@ -91,7 +90,7 @@ def reference_armijo(w: np.ndarray[Any, Any], steps: int, c: float) -> np.ndarra
 @pytest.mark.parametrize("c", [0.5, 0.1, 0.001])
 def test_armijo_is_the_papers(c: float) -> None:
     expected = reference_armijo(start().numpy(), 15, c)
-    ours = minimize(logistic, start(), Armijo(c=c), teleport=False, max_iterations=15, gtol=0.0)
+    ours = minimize(logistic, start(), Armijo(c=c), schedule=Never(), max_iterations=15, gtol=0.0)
     assert isinstance(ours.x, Tensor)
     assert float(np.abs(ours.x.numpy() - expected).max()) < 1e-12
     weight = nn.Parameter(start())
@@ -122,7 +121,7 @@ PAIRS = [
 @pytest.mark.parametrize(("rule", "make", "options"), PAIRS, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("schedule", [Never(), Every(4, start=1)], ids=str)
 def test_minimize_and_the_torch_route_agree(rule: Any, make: Any, options: Any, schedule: Any) -> None:
-    ours = minimize(logistic, start(), rule, schedule, jump=Jump("sqp", max_hvps=10), max_iterations=10, gtol=0.0)
+    ours = minimize(logistic, start(), rule, schedule=schedule, solver="sqp", max_hvps=10, max_iterations=10, gtol=0.0)
     assert ours.iterations == 10
     assert ours.teleports == (0 if isinstance(schedule, Never) else 3)
     other = torch_route(make, schedule, 10, solver="sqp", max_hvps=10, **options)
@@ -138,17 +137,19 @@ def test_objectives_and_functions_agree() -> None:
 
 def test_polyak_converges_in_one_step_where_its_model_is_exact() -> None:
     # f = |x|²: (f - 0)/‖g‖² = 1/4, half of the way to the minimum.
-    result = minimize(lambda x: x.square().sum(), start(), Polyak(1.0), teleport=False, max_iterations=1)
+    result = minimize(lambda x: x.square().sum(), start(), Polyak(1.0), schedule=Never(), max_iterations=1)
     torch.testing.assert_close(result.x, 0.5 * start())
-    bounded = minimize(lambda x: x.square().sum(), start(), Polyak(0.1), teleport=False, max_iterations=1)
+    bounded = minimize(lambda x: x.square().sum(), start(), Polyak(0.1), schedule=Never(), max_iterations=1)
     torch.testing.assert_close(bounded.x, 0.8 * start())
-    beyond = minimize(lambda x: x.square().sum(), start(), Polyak(1.0, f_star=100.0), teleport=False, max_iterations=1)
+    beyond = minimize(
+        lambda x: x.square().sum(), start(), Polyak(1.0, f_star=100.0), schedule=Never(), max_iterations=1
+    )
     torch.testing.assert_close(beyond.x, start())
 
 
 def test_newton_is_newton() -> None:
     # Near the minimum CG is asked for a relative residual of √‖g‖, so the direction is that of the dense Hessian.
-    near = minimize(logistic, start(), Newton(), teleport=False, gtol=1e-6).x
+    near = minimize(logistic, start(), Newton(), schedule=Never(), gtol=1e-6).x
     assert isinstance(near, Tensor)
     w = (near + 1e-7).requires_grad_()
     hessian = torch.autograd.functional.hessian(logistic, w)
@@ -158,7 +159,7 @@ def test_newton_is_newton() -> None:
     direction = newton_direction(point, max_hvps=50)
     assert float((direction - expected).norm() / expected.norm()) < 1e-2
     assert float((hessian @ direction + gradient).norm()) <= point.gradient_norm**1.5 * (1 + 1e-6)
-    solved = minimize(logistic, start(), Newton(), teleport=False, gtol=1e-10)
+    solved = minimize(logistic, start(), Newton(), schedule=Never(), gtol=1e-10)
     assert solved.success
     assert solved.iterations < 12
     assert solved.cost.hvps > 0
@@ -172,14 +173,14 @@ def test_newton_descends_where_the_hessian_is_indefinite() -> None:
     point = FunctionObjective(saddle, like=x).at(x)
     direction = newton_direction(point, 10)
     assert float(torch.dot(direction, point.gradient)) < 0.0
-    result = minimize(saddle, x, Newton(), teleport=False, gtol=1e-9)
+    result = minimize(saddle, x, Newton(), schedule=Never(), gtol=1e-9)
     assert result.success
     assert result.value < 1e-12
 
 
 def test_newton_limits_its_products() -> None:
     for limit in (1, 3):
-        result = minimize(logistic, start(), Newton(max_hvps=limit), teleport=False, max_iterations=5, gtol=0.0)
+        result = minimize(logistic, start(), Newton(max_hvps=limit), schedule=Never(), max_iterations=5, gtol=0.0)
         assert result.cost.hvps <= 5 * limit
         assert result.value < float(logistic(start()))
 
@@ -243,7 +244,7 @@ def test_armijo_goes_on_below_the_rounding_error_of_f() -> None:
         lambda x: 1.0 + (scale * x.square()).sum(),
         torch.ones(2, dtype=torch.float64),
         Armijo(),
-        teleport=False,
+        schedule=Never(),
         gtol=1e-12,
     )
     assert result.success

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from levelport import Status, teleport
+from levelport import TeleportStatus, teleport
 from levelport.solvers import SOLVERS
 
 
@@ -17,7 +17,10 @@ def test_float32_quadratic_far_from_one(solver: str, scale: float) -> None:
     result = teleport(lambda w: scale * (weights * w.square()).sum(), torch.tensor([1.0, 0.2]), solver)
     if solver == "auto":
         # f = scale (w1² + 4 w2²) has λ_max = 8 scale, so the largest gradient is sqrt(2 · 8 · 1.16) scale.
-        assert result.status in (Status.CONVERGED, Status.STALLED)  # 1e-6 is about the resolution of float32
+        assert result.status in (
+            TeleportStatus.CONVERGED,
+            TeleportStatus.STALLED,
+        )  # 1e-6 is about the resolution of float32
         assert result.gradient_norm == pytest.approx(scale * (16 * 1.16) ** 0.5, rel=1e-4)
         assert result.curvature == pytest.approx(8 * scale, rel=1e-3)
     assert result.gain >= 1.0
@@ -36,7 +39,7 @@ def test_linear_function(solver: str, level_set: bool) -> None:
     """The gradient is the same everywhere: every point is a KKT point with λ = 0."""
     start = torch.tensor([1.0, -2.0], dtype=torch.float64)
     result = teleport(lambda w: 3 * w[0] - w[1], start, solver, level_set=level_set)
-    assert result.status is Status.CONVERGED
+    assert result.status is TeleportStatus.CONVERGED
     assert result.gain == 1.0
     assert result.curvature == 0.0
 

@@ -11,7 +11,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from torch import Tensor
 
-from levelport import SQP, Auto, Status, Teleporter, TeleportResult, teleport
+from levelport import SQP, Auto, Solver, TeleportResult, TeleportStatus, teleport
 
 Function = Callable[[Tensor], Tensor]
 
@@ -67,7 +67,7 @@ dtypes = st.sampled_from([torch.float64, torch.float64, torch.float32])
 budgets = st.sampled_from([1, 2, 3, 7, 15, 50])
 
 
-def check(fun: Function, x: Tensor, solver: Teleporter, *, level_set: bool, max_hvps: int) -> TeleportResult:
+def check(fun: Function, x: Tensor, solver: Solver, *, level_set: bool, max_hvps: int) -> TeleportResult:
     """Teleport twice; assert everything that is promised of every result."""
     before = x.clone()
     calls = 0
@@ -106,7 +106,7 @@ def check(fun: Function, x: Tensor, solver: Teleporter, *, level_set: bool, max_
         result.cost.gradients,
         result.cost.hvps,
     )
-    if result.status is Status.NON_FINITE_START:
+    if result.status is TeleportStatus.NON_FINITE_START:
         assert torch.equal(torch.nan_to_num(y), torch.nan_to_num(x))
         return result
     slack = (1e-6 if isinstance(solver, SQP) else 0.0) * max(abs(result.value_start), torch.finfo(x.dtype).tiny)
@@ -116,12 +116,12 @@ def check(fun: Function, x: Tensor, solver: Teleporter, *, level_set: bool, max_
     assert result.value <= result.value_start + slack or level_set
     assert result.gradient_norm >= result.gradient_norm_start
     assert bool(torch.isfinite(y).all())
-    if result.status in (Status.STATIONARY_START, Status.NO_FEASIBLE_GAIN):
+    if result.status in (TeleportStatus.STATIONARY_START, TeleportStatus.NO_FEASIBLE_GAIN):
         assert torch.equal(y, x)
         assert result.gain == 1.0
-    if result.status is Status.STATIONARY_START:
+    if result.status is TeleportStatus.STATIONARY_START:
         assert result.gradient_norm == 0.0
-    if result.status is Status.CONVERGED and isinstance(solver, Auto) and x.dtype == torch.float64:
+    if result.status is TeleportStatus.CONVERGED and isinstance(solver, Auto) and x.dtype == torch.float64:
         moved = torch.linalg.vector_norm(y - x) + 1e-12 * torch.linalg.vector_norm(x)
         vanishing = abs(result.curvature) * float(moved) <= 1e-3 * norm
         assert abs(result.alignment) > 0.999 or vanishing
@@ -148,7 +148,7 @@ def same(a: float, b: float) -> bool:
 def test_any_function(
     name: str,
     start: list[float],
-    solver: Teleporter,
+    solver: Solver,
     dtype: torch.dtype,
     f_scale: float,
     x_scale: float,
@@ -176,7 +176,7 @@ def test_any_function(
     level_set=st.booleans(),
 )
 def test_combinations(
-    left: str, right: str, combine: str, start: list[float], mixing: int, solver: Teleporter, level_set: bool
+    left: str, right: str, combine: str, start: list[float], mixing: int, solver: Solver, level_set: bool
 ) -> None:
     """Sums, products and compositions in rotated coordinates."""
     x = torch.tensor(start, dtype=torch.float64)
@@ -199,18 +199,18 @@ def test_combinations(
     name=st.sampled_from(sorted(FUNCTIONS)),
     solver=st.sampled_from([Auto(), SQP()]),
 )
-def test_any_start(entries: list[float], name: str, solver: Teleporter) -> None:
+def test_any_start(entries: list[float], name: str, solver: Solver) -> None:
     """Starts of any size, infinite and undefined ones included, are answered by a status."""
     start = torch.tensor(entries, dtype=torch.float64)
     result = teleport(FUNCTIONS[name], start, solver, max_hvps=6)
-    assert isinstance(result.status, Status)
-    if result.status is not Status.NON_FINITE_START and bool(torch.isfinite(start).all()):
+    assert isinstance(result.status, TeleportStatus)
+    if result.status is not TeleportStatus.NON_FINITE_START and bool(torch.isfinite(start).all()):
         assert result.gradient_norm >= result.gradient_norm_start
 
 
 @pytest.mark.parametrize("solver", [Auto(), SQP()], ids=["auto", "sqp"])
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_every_function_once_per_device(name: str, solver: Teleporter, device: torch.device) -> None:
+def test_every_function_once_per_device(name: str, solver: Solver, device: torch.device) -> None:
     start = torch.tensor([0.7, 0.4, 0.2], device=device, dtype=torch.float32)
     check(FUNCTIONS[name], start, solver, level_set=False, max_hvps=15)
 

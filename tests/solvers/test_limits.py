@@ -9,16 +9,16 @@ import pytest
 import torch
 from problems_for_tests import Case, all_cases, network_loss, network_start
 
-from levelport import SQP, Auto, Point, Status, Teleporter, teleport
+from levelport import SQP, Auto, Point, Solver, TeleportStatus, teleport
 from levelport.solvers import TraceRow
 
 CASES = all_cases()
-SOLVERS: list[Teleporter] = [Auto(), Auto(krylov=0), Auto(krylov=3, explore=1), SQP(), SQP(final="last")]
+SOLVERS: list[Solver] = [Auto(), Auto(krylov=0), Auto(krylov=3, explore=1), SQP(), SQP(final="last")]
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_hvp_budget_is_never_exceeded(case: Case, solver: Teleporter) -> None:
+def test_hvp_budget_is_never_exceeded(case: Case, solver: Solver) -> None:
     for level_set in (False, True):
         for budget in (1, 2, 3, 6, 13, 22):
             result = teleport(case.fun, case.start, solver, level_set=level_set, max_hvps=budget)
@@ -27,13 +27,13 @@ def test_hvp_budget_is_never_exceeded(case: Case, solver: Teleporter) -> None:
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_radius_is_never_left(case: Case, solver: Teleporter) -> None:
+def test_radius_is_never_left(case: Case, solver: Solver) -> None:
     for radius in (1e-3, 0.3, 3.0):
         result = teleport(case.fun, case.start, solver, radius=radius)
         assert isinstance(result.x, torch.Tensor)
         distance = float(torch.linalg.vector_norm(result.x - case.start))
         assert distance <= radius * (1 + 1e-12)
-        if result.status is Status.TRUST_RADIUS:
+        if result.status is TeleportStatus.TRUST_RADIUS:
             assert result.gain > 1.0 or isinstance(solver, SQP)
 
 
@@ -43,7 +43,7 @@ def test_small_radius_is_used_up_and_reported() -> None:
     gains = []
     for radius in (0.1, 0.5, 2.0):
         result = teleport(booth.fun, booth.start, radius=radius)
-        assert result.status is Status.TRUST_RADIUS
+        assert result.status is TeleportStatus.TRUST_RADIUS
         assert f"radius {radius:.3g}" in result.message
         gains.append(result.gain)
     assert 1.0 < gains[0] < gains[1] < gains[2]
@@ -53,11 +53,11 @@ def test_network_without_penalty_ends_at_the_derived_radius() -> None:
     """‖∇f‖ of a ReLU network has no maximum on the level set: weights can move between the layers without end."""
     start = network_start()
     result = teleport(network_loss(torch.relu), start, max_hvps=600)
-    assert result.status in (Status.TRUST_RADIUS, Status.STALLED)
+    assert result.status in (TeleportStatus.TRUST_RADIUS, TeleportStatus.STALLED)
     assert result.gain > 5.0
     assert isinstance(result.x, torch.Tensor)
     small = teleport(network_loss(torch.relu), start, max_hvps=600, radius=1.0)
-    assert small.status is Status.TRUST_RADIUS
+    assert small.status is TeleportStatus.TRUST_RADIUS
 
 
 @pytest.mark.parametrize("name", ["auto", "sqp"])
@@ -66,7 +66,7 @@ def test_target_gain_stops_early(name: str) -> None:
     full = teleport(case.fun, case.start, name)
     wanted = 1.0 + 0.3 * (full.gain - 1.0)
     result = teleport(case.fun, case.start, name, target_gain=wanted)
-    assert result.status is Status.TARGET_REACHED
+    assert result.status is TeleportStatus.TARGET_REACHED
     assert result.success
     assert result.gain >= wanted
     assert result.cost.hvps < full.cost.hvps
@@ -79,7 +79,7 @@ def test_target_alignment_stops_early(name: str) -> None:
     full = teleport(case.fun, case.start, name)
     wanted = start.alignment + 0.5 * (full.alignment - start.alignment)
     result = teleport(case.fun, case.start, name, target_alignment=wanted)
-    assert result.status is Status.TARGET_REACHED
+    assert result.status is TeleportStatus.TARGET_REACHED
     assert result.cost.hvps < full.cost.hvps
 
 
@@ -95,7 +95,7 @@ def test_callback_sees_every_row_and_can_stop(name: str) -> None:
         return len(rows) == 3
 
     result = teleport(case.fun, case.start, name, callback=stop_at_third)
-    assert result.status is Status.STOPPED
+    assert result.status is TeleportStatus.STOPPED
     assert not result.success
     assert len(rows) <= 4  # two ascents may be under way when the callback stops one
     assert tuple(rows) == result.trace
@@ -112,7 +112,7 @@ def test_clock_stops_a_slow_function(name: str) -> None:
         return case.fun(w)  # type: ignore[operator]
 
     result = teleport(slow, case.start, name, max_seconds=0.1, max_hvps=10_000, tol=1e-12)
-    assert result.status is Status.BUDGET_SPENT
+    assert result.status is TeleportStatus.BUDGET_SPENT
     assert result.cost.seconds < 1.0
     assert math.isfinite(result.gain)
 

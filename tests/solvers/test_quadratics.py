@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from levelport import Auto, Status, teleport
+from levelport import Auto, TeleportStatus, teleport
 from levelport.problems.functions import booth
 from levelport.problems.quadratics import Quadratic
 from levelport.solvers.ascent import Frame
@@ -47,7 +47,7 @@ def test_global_maximum_in_500_dimensions(condition: float, kind: str) -> None:
     quadratic = Quadratic.random(spectrum(kind, 500, condition, seed=7), seed=7)
     start = torch.randn(500, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
     result = teleport(quadratic, start, EXACT, max_hvps=1000)
-    assert result.status is Status.CONVERGED
+    assert result.status is TeleportStatus.CONVERGED
     assert result.gradient_norm == pytest.approx(quadratic.largest_gradient_norm(start), rel=1e-6)
 
 
@@ -70,7 +70,7 @@ def test_a_predictor_that_spends_the_budget_still_lands() -> None:
     quadratic = Quadratic.random(torch.logspace(0, -2, 60, dtype=torch.float64), seed=12)
     start = torch.randn(60, generator=torch.Generator().manual_seed(13), dtype=torch.float64)
     result = teleport(quadratic, start, EXACT, max_hvps=20)
-    assert result.status is Status.BUDGET_SPENT
+    assert result.status is TeleportStatus.BUDGET_SPENT
     assert result.cost.hvps <= 20
     assert result.value == pytest.approx(result.value_start, rel=1e-10)
     assert result.value <= result.value_start
@@ -94,7 +94,7 @@ def test_start_on_an_eigenvector_is_a_kkt_point(index: int) -> None:
     quadratic = Quadratic.random(torch.tensor([8.0, 4.0, 2.0, 1.0, 0.5], dtype=torch.float64), seed=5)
     start = quadratic.minimiser + 3.0 * quadratic.eigenvectors[:, index]
     result = teleport(quadratic, start)
-    assert result.status is Status.CONVERGED
+    assert result.status is TeleportStatus.CONVERGED
     assert result.alignment == pytest.approx(1.0, abs=1e-12)
     if index == 0:
         assert result.gain == pytest.approx(1.0, abs=1e-12)

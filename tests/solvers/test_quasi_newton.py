@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from torch import Tensor
 
 from levelport.numerics.lbfgs import QuasiNewton
-from levelport.objectives.function import FunctionObjective
-from levelport.optim._minimize import minimize
-from levelport.problems.functions import FUNCTIONS
-from levelport.solvers.recycled import Recycled
 
 Pairs = list[tuple[Tensor, Tensor]]
 
@@ -90,19 +84,3 @@ def test_knows_nothing_after_forgetting() -> None:
     result = model.apply(v)
     torch.testing.assert_close(result, v)
     assert result is not v
-
-
-def test_a_run_goes_on_after_it_has_met_a_stationary_point() -> None:
-    # From (0, 0) a run on Goldstein and Price's function reaches a local minimum to the last bit: there g = 0.
-    function = FUNCTIONS["goldstein-price"]
-    x = torch.tensor(function.start, dtype=torch.float64)
-    result = minimize(function.function, x, gtol=0.0, max_cost=600.0)
-    assert result.gradient_norm < 1e-6
-    run = Recycled().begin()
-    objective = FunctionObjective(function.function, x)
-    flat, steep = objective.at(torch.tensor([0.0, -1.0], dtype=torch.float64)), objective.at(x)
-    assert flat.gradient_norm == 0.0
-    run(objective, steep)
-    run(objective, flat)
-    run._learn(flat, steep)
-    assert math.isfinite(run._curvature)

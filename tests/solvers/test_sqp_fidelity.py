@@ -11,7 +11,7 @@ import torch
 from problems_for_tests import labelled_data
 from torch import Tensor
 
-from levelport import SQP, LinearObjective, Objective, Point, Status, teleport
+from levelport import SQP, LinearObjective, Objective, Point, TeleportStatus, teleport
 from levelport.problems.functions import goldstein_price
 from levelport.problems.quadratics import Quadratic
 from levelport.solvers import TraceRow
@@ -119,7 +119,7 @@ def test_iteration_limit_and_published_defaults() -> None:
     objective, _, start = problem("logistic")
     result = teleport(objective, start, SQP(max_iterations=4, epsilon=1e-30), max_hvps=500)
     assert len(result.trace) == 4
-    assert result.status is Status.BUDGET_SPENT
+    assert result.status is TeleportStatus.BUDGET_SPENT
 
 
 def test_backtracking_falls_back() -> None:

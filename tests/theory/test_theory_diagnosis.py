@@ -9,7 +9,7 @@ import pytest
 import torch
 from theory_problems import cases
 
-from levelport import FunctionObjective, LinearObjective, Status, teleport
+from levelport import FunctionObjective, LinearObjective, TeleportStatus, teleport
 from levelport.problems.functions import flat_huber
 from levelport.problems.quadratics import Quadratic
 from levelport.theory.coercivity import probe_coercivity
@@ -46,7 +46,7 @@ def test_relu_network_has_no_solution_and_the_solver_says_so(seed: int) -> None:
     objective = relu_objective(seed=seed)
     x = objective.initial_point()
     result = teleport(objective, x, max_hvps=300)
-    assert result.status is Status.TRUST_RADIUS
+    assert result.status is TeleportStatus.TRUST_RADIUS
     assert result.gain > 10.0
     # A longer leash lets the gradient grow further: there is no maximum to converge to.
     assert teleport(objective, x, max_hvps=1000, radius=1e4).gradient_norm > 3 * result.gradient_norm

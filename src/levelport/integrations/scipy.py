@@ -1,4 +1,4 @@
-"""``scipy.optimize.minimize(fun, x0, jac=..., hessp=..., method=levelport.scipy_method)``."""
+"""``scipy.optimize.minimize(fun, x0, jac=..., hessp=..., method=levelport.integrations.scipy.scipy_method)``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from levelport.objective import Point
 from levelport.objectives.numpy import NumpyObjective
 from levelport.optim._minimize import minimize
+from levelport.optim.defaults import MINIMIZE_SCHEDULE
 from levelport.optim.result import MinimizeRow, MinimizeStatus
 from levelport.optim.schedules import Schedule
 from levelport.optim.step_rule import StepRule
@@ -32,7 +33,7 @@ def scipy_method(
     maxiter: int | None = None,
     disp: bool = False,
     descent: str | StepRule = "auto",
-    teleport: Schedule | bool = True,
+    schedule: Schedule = MINIMIZE_SCHEDULE,
     **options: Any,
 ) -> Any:
     """Descent with teleports, as a method for ``scipy.optimize.minimize``.
@@ -42,7 +43,7 @@ def scipy_method(
         maxiter: budget of steps; 200 per variable if None.
         disp: print a summary.
         descent: the step rule, ``method`` of :func:`levelport.minimize`.
-        options: other arguments of :func:`levelport.minimize`, such as ``max_cost`` or ``jump``.
+        options: other arguments of :func:`levelport.minimize`, such as ``max_cost`` or ``solver``.
 
     The others are SciPy's own. Returns an ``OptimizeResult`` with nfev, njev, nhev and nteleports.
     """
@@ -62,7 +63,7 @@ def scipy_method(
         objective,
         start,
         method=descent,
-        teleport=teleport,
+        schedule=schedule,
         gtol=0.0,
         gtol_absolute=gtol if tol is None else tol,
         max_iterations=200 * start.numel() if maxiter is None else maxiter,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, TypeAlias, TypeVar, cast
+from typing import Generic, TypeAlias, cast
 
 import torch
 from torch import Tensor
+from typing_extensions import TypeVar  # torch depends on it; defaults of type variables came with Python 3.13
 
 from levelport.objective import ObjectiveError
 
 Variables: TypeAlias = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 """What a loss may be a function of."""
 
-X = TypeVar("X", bound=Variables)
+X = TypeVar("X", bound=Variables, default=Tensor)
 """The users' own kind of variables: what goes in as a tensor, a list or a dict comes out as one."""
 
 
@@ -22,7 +23,7 @@ class Structure(Generic[X]):
 
     def __init__(self, like: X) -> None:
         if isinstance(like, Tensor):
-            leaves = [like]
+            leaves: list[Tensor] = [like]
             self._rebuild: Callable[[list[Tensor]], Variables] = lambda parts: parts[0]
         elif isinstance(like, Mapping):
             keys = list(like)

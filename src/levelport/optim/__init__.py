@@ -1,29 +1,26 @@
 """Optimizers that teleport: for torch training loops, and for deterministic functions."""
 
-from levelport.integrations.scipy import scipy_method
 from levelport.objectives.parameters import Batches
 from levelport.optim._minimize import minimize
-from levelport.optim.adaptive import WhenItPays, WhenStalled
 from levelport.optim.armijo import Armijo, ArmijoSGD
 from levelport.optim.fixed_step import FixedStep, Momentum
-from levelport.optim.jump import Jump
 from levelport.optim.newton_cg import Newton, NewtonCG
 from levelport.optim.normalized import Normalized, NormalizedSGD
 from levelport.optim.polyak import Polyak, PolyakSGD
 from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus
-from levelport.optim.schedules import At, AtStart, Blocks, Every, Never, Schedule
+from levelport.optim.schedules import At, Blocks, Every, Never, Schedule
 from levelport.optim.teleported import Teleported
+from levelport.optim.teleporter import Teleporter
+from levelport.optim.when_it_pays import WhenItPays, WhenStalled
 
 __all__ = [
     "Armijo",
     "ArmijoSGD",
     "At",
-    "AtStart",
     "Batches",
     "Blocks",
     "Every",
     "FixedStep",
-    "Jump",
     "MinimizeResult",
     "MinimizeRow",
     "MinimizeStatus",
@@ -37,8 +34,8 @@ __all__ = [
     "PolyakSGD",
     "Schedule",
     "Teleported",
+    "Teleporter",
     "WhenItPays",
     "WhenStalled",
     "minimize",
-    "scipy_method",
 ]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 
+from levelport import checks
 from levelport.objective import Cost, Objective, Point
 from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.function import as_objective
-from levelport.objectives.structure import Variables
+from levelport.objectives.structure import X
 from levelport.optim import defaults
 from levelport.optim.armijo import Armijo
 from levelport.optim.fixed_step import FixedStep, Momentum
@@ -24,10 +24,9 @@ from levelport.optim.normalized import Normalized
 from levelport.optim.polyak import Polyak
 from levelport.optim.progress_bar import progress_bar
 from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus
-from levelport.optim.schedules import Never, Schedule
+from levelport.optim.schedules import Schedule
 from levelport.optim.step_rule import StepRule
-from levelport.solvers import Status, TeleportResult
-from levelport.solvers.recycled import IsEnough
+from levelport.solvers import Settings, Solver, TeleportResult, teleport_from
 
 METHODS: dict[str, Callable[[], StepRule]] = {
     "auto": lambda: defaults.METHOD,
@@ -46,30 +45,21 @@ CONFIGURED = {
 """Methods that need a step size, which no name can give."""
 
 
-class Teleport(Protocol):
-    """The teleports of one run."""
-
-    def __call__(self, objective: Objective, start: Point) -> tuple[TeleportResult, Point]: ...
-
-
-class TeleportSettings(Protocol):
-    """How ``minimize`` teleports: :class:`Recycled`, :class:`~levelport.optim.jump.Jump`, or anything like them."""
-
-    def begin(self, enough: IsEnough) -> Teleport:
-        """A fresh memory for one run; where a point is ``enough``, a teleport may end there as ``DESCENDED``."""
-
-
 Callback = Callable[[MinimizeRow, Point], object]
 """Called with every new point; a true return value stops the run."""
 
 
 def minimize(
     fun: Callable[[Any], Tensor] | Objective,
-    x0: Variables,
+    x0: X,
     method: str | StepRule = "auto",
-    teleport: Schedule | bool = True,
     *,
-    jump: TeleportSettings | None = None,
+    schedule: Schedule = defaults.MINIMIZE_SCHEDULE,
+    solver: str | Solver = defaults.MINIMIZE_TELEPORTS.solver,
+    max_hvps: int = defaults.MINIMIZE_TELEPORTS.max_hvps,
+    tol: float = defaults.MINIMIZE_TELEPORTS.tol,
+    radius: float | None = None,
+    target_gain: float = math.inf,
     gtol: float = defaults.GTOL,
     gtol_absolute: float = 0.0,
     f_target: float = -math.inf,
@@ -78,27 +68,24 @@ def minimize(
     max_seconds: float = math.inf,
     callback: Callback | None = None,
     progress: bool = False,
-) -> MinimizeResult:
+) -> MinimizeResult[X]:
     """Minimise ``fun`` from ``x0`` by descent steps and teleports.
 
     In iteration k, if the schedule says so, the point first teleports, at no higher a value; then the method takes its
-    step. The default teleports (:class:`~levelport.Recycled`) descend by a quasi-Newton model and climb until the
-    gradient has grown; ``jump=Jump("auto")`` goes to where the gradient is largest.
+    step.
 
     Args:
         fun: f, a differentiable function of ``x0`` that returns a scalar tensor, or an :class:`Objective`.
         x0: a tensor, or a list or dict of tensors; for an Objective, a flat vector. Never modified.
         method: "auto", "armijo", "newton-cg", or a configured rule: ``FixedStep(0.1)``, ``Momentum(0.1)``,
             ``Polyak(max_step=1.0)``, ``Armijo(c=0.1)``, ``Normalized(0.01)``, ``Newton(max_hvps=20)``.
-        teleport: a schedule; True takes the default one, False never teleports.
-        jump: how to teleport: ``Recycled(memory, descents)``, ``Jump(solver, max_hvps, tol, ...)``; None takes the
-            default.
+        schedule: when to teleport; ``Never()`` for plain descent.
+        solver, max_hvps, tol, radius, target_gain: how to teleport, see :func:`levelport.teleport`.
         gtol: stop when ‖∇f(x)‖ ≤ gtol · ‖∇f(x0)‖.
         gtol_absolute: stop when ‖∇f(x)‖ is at most this.
         f_target: stop when f(x) is at most this.
         max_iterations: budget of steps of the method, whatever the teleports before them do.
-        max_cost: budget of gradient equivalents (value ½, gradient 1, HVP 2); checked once per iteration, and by
-            recycled teleports at every descent.
+        max_cost: budget of gradient equivalents (value ½, gradient 1, HVP 2); checked once per iteration.
         max_seconds: budget of time; checked at the same places.
         callback: called as ``callback(row, point)`` with every new point; a true answer stops the run.
         progress: show a bar (needs rich).
@@ -110,26 +97,29 @@ def minimize(
         >>> result.success, [round(entry, 5) for entry in result.x.tolist()]
         (True, [1.0, 3.0])
     """
-    rule = method_named(method) if isinstance(method, str) else method
-    schedule = _as_schedule(teleport)
+    rule = method_named(method)
+    if not isinstance(schedule, Schedule):
+        raise ValueError(f"schedule must be a schedule such as Every(50), or Never() for none, not {schedule!r}.")
+    settings = Settings(solver=solver, max_hvps=max_hvps, tol=tol, radius=radius, target_gain=target_gain)
     limits = _Limits(gtol, gtol_absolute, f_target, max_iterations, max_cost, max_seconds)
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback must be a function of (row, point), not {type(callback).__name__}.")
     objective, structure, flat = as_objective(fun, x0)
     if isinstance(objective, DistributedObjective) and math.isfinite(max_seconds):
         raise ValueError("max_seconds cannot be used across ranks, whose clocks differ; use max_cost.")
-    run = _Run(objective, limits, callback)
+    descent = _Descent(objective, limits, settings, callback)
     with progress_bar(progress, max_iterations, max_cost) as show:
-        run.show = show
-        teleports = (defaults.MINIMIZE_JUMP if jump is None else jump).begin(run.is_enough)
-        status = run.loop(rule, schedule, teleports, flat)
+        descent.show = show
+        status = descent.loop(rule, schedule, flat)
     return MinimizeResult(
-        x=structure.assemble(structure.leaves(run.point.x)),
-        value=run.point.value,
-        gradient_norm=run.point.gradient_norm,
+        x=structure.assemble(structure.leaves(descent.point.x)),
+        value=descent.point.value,
+        gradient_norm=descent.point.gradient_norm,
         status=status,
-        iterations=run.iteration,
-        teleports=run.teleports,
-        cost=run.cost,
-        trace=tuple(run.trace),
+        iterations=descent.iteration,
+        teleports=descent.teleports,
+        cost=descent.cost,
+        trace=tuple(descent.trace),
     )
 
 
@@ -145,24 +135,24 @@ class _Limits:
     max_seconds: float
 
     def __post_init__(self) -> None:
-        if self.max_iterations < 0:
-            raise ValueError(f"max_iterations must not be negative, not {self.max_iterations}.")
-        for name, value in (("max_cost", self.max_cost), ("max_seconds", self.max_seconds)):
-            if not value > 0:
-                raise ValueError(f"{name} must be positive, not {value}.")
-        for name, value in (("gtol", self.gtol), ("gtol_absolute", self.gtol_absolute)):
-            if not value >= 0.0:
-                raise ValueError(f"{name} must not be negative, not {value}.")
+        checks.whole("max_iterations", self.max_iterations)
+        checks.number("max_cost", self.max_cost, above=0.0)
+        checks.number("max_seconds", self.max_seconds, above=0.0)
+        checks.number("gtol", self.gtol, at_least=0.0)
+        checks.number("gtol_absolute", self.gtol_absolute, at_least=0.0)
+        checks.number("f_target", self.f_target)
 
 
-class _Run:
+class _Descent:
     """The state of one minimisation."""
 
     point: Point
 
-    def __init__(self, objective: Objective, limits: _Limits, callback: Callback | None) -> None:
+    def __init__(self, objective: Objective, limits: _Limits, settings: Settings, callback: Callback | None) -> None:
         self.objective = objective
         self._limits = limits
+        self._settings = settings
+        self._solver = settings.begin()
         self.iteration = 0
         self.teleports = 0
         self.trace: list[MinimizeRow] = []
@@ -183,7 +173,7 @@ class _Run:
             time.perf_counter() - self._began,
         )
 
-    def loop(self, rule: StepRule, schedule: Schedule, jump: Teleport, x0: Tensor) -> MinimizeStatus:
+    def loop(self, rule: StepRule, schedule: Schedule, x0: Tensor) -> MinimizeStatus:
         self.point = self.objective.at(x0, curvature=schedule.due(0, self._history) if not schedule.watches else False)
         if not self.point.finite:
             return MinimizeStatus.NON_FINITE_START
@@ -194,12 +184,7 @@ class _Run:
                 return MinimizeStatus.STOPPED
             if (reason := self._reason_to_stop(self.point)) is not None:
                 return reason
-            result = self._teleport_if_due(schedule, jump)
-            descended = result is not None and result.status is Status.DESCENDED
-            if descended and (reason := self._reason_to_stop(self.point)) is not None:
-                self.iteration += 1  # the descent was the last step
-                self._record(teleported=False, step=math.nan)
-                return MinimizeStatus.STOPPED if self._asked_to_stop else reason
+            result = self._teleport_if_due(schedule)
             step = rule.advance(self.objective, self.point, state, result)
             if step.point is None:
                 return MinimizeStatus.NO_STEP
@@ -208,10 +193,6 @@ class _Run:
             self.point, state = step.point, step.state
             self.iteration += 1
             self._record(teleported=False, step=step.size)
-
-    def is_enough(self, point: Point) -> bool:
-        """Whether the run would stop at ``point``."""
-        return self._reason_to_stop(point) is not None
 
     def _reason_to_stop(self, point: Point) -> MinimizeStatus | None:
         limits = self._limits
@@ -227,12 +208,12 @@ class _Run:
             return MinimizeStatus.MAX_SECONDS
         return None
 
-    def _teleport_if_due(self, schedule: Schedule, jump: Teleport) -> TeleportResult | None:
+    def _teleport_if_due(self, schedule: Schedule) -> TeleportResult | None:
         spent = self.cost.gradient_equivalents
         self._history.observe(self.iteration, self.point.value, self.point.gradient_norm, spent)
         if not schedule.due(self.iteration, self._history):
             return None
-        result, self.point = jump(self.objective, self.point)
+        result, self.point = teleport_from(self.point, self.objective, self._solver, self._settings)
         self.teleports += 1
         self._history.teleported(result.cost.gradient_equivalents)
         self._record(teleported=True, step=math.nan)
@@ -249,23 +230,18 @@ class _Run:
             self._asked_to_stop = True
 
 
-def method_named(name: str) -> StepRule:
-    """The method called ``name`` with its default settings, or an error with a suggestion."""
-    if name in METHODS:
-        return METHODS[name]()
-    if name in CONFIGURED:
-        rule = CONFIGURED[name].__name__
-        raise ValueError(f"method {name!r} needs a step size: pass method=levelport.{rule}(0.1), for example.")
-    near = difflib.get_close_matches(name, [*METHODS, *CONFIGURED], n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"there is no method called {name!r}.{hint} Choose from: {', '.join([*METHODS, *CONFIGURED])}.")
-
-
-def _as_schedule(teleport: Schedule | bool) -> Schedule:
-    if isinstance(teleport, Schedule):
-        return teleport
-    if teleport is True:
-        return defaults.MINIMIZE_SCHEDULE
-    if teleport is False:
-        return Never()
-    raise ValueError(f"teleport must be a schedule such as Every(50), True or False, not {teleport!r}.")
+def method_named(method: str | StepRule) -> StepRule:
+    """The method itself, by name or as it is; anything else is answered by a sentence."""
+    if not isinstance(method, str):
+        if isinstance(method, type) or not callable(getattr(method, "advance", None)):
+            raise ValueError(
+                f"method must be one of the names {', '.join(METHODS)} or a configured rule such as Armijo(c=0.1), not "
+                f"{method!r}."
+            )
+        return method
+    if method in METHODS:
+        return METHODS[method]()
+    if method in CONFIGURED:
+        rule = CONFIGURED[method].__name__
+        raise ValueError(f"method {method!r} needs a step size: pass method=levelport.optim.{rule}(0.1), for example.")
+    raise checks.unknown_name("method", method, [*METHODS, *CONFIGURED])

@@ -15,91 +15,20 @@ step is the wrong one: along g the quadratic model accepts everything up to 2(1 
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from levelport import checks
+from levelport.numerics.armijo import Decrease, armijo_search
 from levelport.objective import Objective, Point
 from levelport.optim.closures import StepLoss
-from levelport.optim.step_rule import Step, after_teleport, check_positive, newton_step_size
+from levelport.optim.step_rule import Step, after_teleport, newton_step_size
 from levelport.optim.torch_base import FlatOptimizer
 from levelport.solvers import TeleportResult
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Found(Generic[T]):
-    """An acceptable step size and the trial that showed it."""
-
-    size: float
-    trial: T
-
-
-def armijo_search(
-    attempt: Callable[[float], T | None],
-    start: float,
-    *,
-    grow: float = 1.25,
-    shrink: float = 0.8,
-    max_step: float = math.inf,
-    min_step: float = 1e-30,
-) -> Found[T] | None:
-    """The largest acceptable step size near ``start``, or None if there is none down to ``min_step``.
-
-    Args:
-        attempt: what a step size leads to if it is acceptable, None if it is not.
-        start: the first trial.
-        grow: factor while trials are acceptable; 1 takes the first acceptable trial.
-        shrink: factor while they are not.
-    """
-    size, best = min(start, max_step), None
-    while (trial := attempt(size)) is not None:
-        best = Found(size, trial)
-        if grow == 1.0 or size >= max_step:
-            return best
-        size = min(size * grow, max_step)
-    # Down again, but no further than the largest step size that is known to be acceptable.
-    floor = best.size * (1.0 + 4.0 * sys.float_info.epsilon) if best is not None else min_step
-    while (size := size * shrink) > floor:
-        if (trial := attempt(size)) is not None:
-            return Found(size, trial)
-    return best
-
-
-@dataclass(frozen=True)
-class Decrease:
-    """The Armijo condition at a point with value f, and how far to trust it.
-
-    Where the decrease that is asked for is lost in the rounding error of f, comparing values decides nothing.
-    """
-
-    value: float
-    c: float
-    rounding: float
-
-    @classmethod
-    def at(cls, value: float, c: float, dtype: torch.dtype) -> Decrease:
-        return cls(value, c, 8.0 * torch.finfo(dtype).eps * abs(value))
-
-    def holds(self, trial: float, first_order: float, *, forgive: bool = False) -> bool:
-        """f(trial) ≤ f - c · first_order, up to rounding errors if ``forgive``; never where f is not finite.
-
-        Without forgiveness the decrease asked for must be large enough to show in f.
-        """
-        bound = self.value - self.c * first_order
-        if forgive:
-            return math.isfinite(trial) and trial <= bound + self.rounding
-        return math.isfinite(trial) and trial <= bound < self.value
-
-    def is_noise(self, trial: float, first_order: float) -> bool:
-        """Whether both the decrease asked for and the one found are below the rounding error."""
-        return max(first_order, abs(trial - self.value)) <= self.rounding
 
 
 @dataclass(frozen=True)
@@ -239,10 +168,7 @@ class ArmijoSGD(FlatOptimizer):
 
 def check_search(c: float, initial: float, grow: float, shrink: float, max_step: float) -> None:
     """Raise where a search with these settings makes no sense."""
-    check_positive(initial=initial, max_step=max_step)
-    if not 0.0 < c < 1.0:
-        raise ValueError(f"c must lie between 0 and 1, not {c}: it is the share of the predicted decrease.")
-    if not grow >= 1.0:
-        raise ValueError(f"grow must be at least 1, not {grow}.")
-    if not 0.0 < shrink < 1.0:
-        raise ValueError(f"shrink must lie between 0 and 1, not {shrink}.")
+    checks.positive(initial=initial, max_step=max_step)
+    checks.number("c", c, above=0.0, below=1.0, why="it is the share of the predicted decrease")
+    checks.number("grow", grow, at_least=1.0)
+    checks.number("shrink", shrink, above=0.0, below=1.0)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from levelport.optim.adaptive import WhenItPays
 from levelport.optim.armijo import Armijo
-from levelport.optim.jump import Jump
 from levelport.optim.schedules import Every, Schedule
 from levelport.optim.step_rule import StepRule
-from levelport.solvers import Auto, Recycled
+from levelport.optim.when_it_pays import WhenItPays
+from levelport.solvers import Auto, Settings
 
 METHOD: StepRule = Armijo(c=0.1)
 """Of ``minimize``."""
 
 MINIMIZE_SCHEDULE: Schedule = Every(1)
-"""Of ``minimize``: its teleports do most of the descending, by a model recycled from all gradients of the run."""
+"""Of ``minimize``."""
 
-MINIMIZE_JUMP = Recycled()
+MINIMIZE_TELEPORTS = Settings(solver=Auto(explore=1), max_hvps=10)
 """How ``minimize`` teleports."""
 
 SCHEDULE: Schedule = WhenItPays()
-"""Of ``Teleported``."""
+"""Of ``Teleported`` and ``Teleporter``."""
 
-JUMP = Jump(solver=Auto(explore=1), max_hvps=10)
+TELEPORTS = Settings(solver=Auto(explore=1), max_hvps=10)
 """How ``Teleported`` teleports: briefly. On two small networks ten HVPs left a lower loss than fifty at equal cost."""
 
 GTOL = 1e-8

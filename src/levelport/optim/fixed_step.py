@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from levelport import checks
 from levelport.objective import Objective, Point
-from levelport.optim.step_rule import Step, after_teleport, check_positive
+from levelport.optim.step_rule import Step, after_teleport
 from levelport.solvers import TeleportResult
 
 
@@ -26,9 +27,8 @@ class FixedStep:
     first_step: Literal["lr", "curvature"] = "lr"
 
     def __post_init__(self) -> None:
-        check_positive(lr=self.lr)
-        if self.first_step not in ("lr", "curvature"):
-            raise ValueError(f"first_step must be 'lr' or 'curvature', not {self.first_step!r}.")
+        checks.positive(lr=self.lr)
+        checks.one_of("first_step", self.first_step, ("lr", "curvature"))
 
     def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
         known = after_teleport(teleport) if self.first_step == "curvature" else None
@@ -52,13 +52,10 @@ class Momentum:
     at_teleport: Literal["keep", "reset"] = "keep"
 
     def __post_init__(self) -> None:
-        check_positive(lr=self.lr)
-        if not 0.0 <= self.momentum < 1.0 or not 0.0 <= self.dampening <= 1.0:
-            raise ValueError(
-                f"momentum must lie in [0, 1) and dampening in [0, 1], not {self.momentum} and {self.dampening}."
-            )
-        if self.at_teleport not in ("keep", "reset"):
-            raise ValueError(f"at_teleport must be 'keep' or 'reset', not {self.at_teleport!r}.")
+        checks.positive(lr=self.lr)
+        checks.number("momentum", self.momentum, at_least=0.0, below=1.0)
+        checks.number("dampening", self.dampening, at_least=0.0, at_most=1.0)
+        checks.one_of("at_teleport", self.at_teleport, ("keep", "reset"))
 
     def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
         buffer: Tensor | None = None if teleport is not None and self.at_teleport == "reset" else state

@@ -15,12 +15,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from levelport import checks
 from levelport.numerics.newton import newton_step
 from levelport.numerics.strong_wolfe import strong_wolfe
 from levelport.objective import Objective, Point
 from levelport.objectives.parameters import ParametersObjective
 from levelport.optim.closures import StepLoss
-from levelport.optim.step_rule import Step, check_positive
+from levelport.optim.step_rule import Step
 from levelport.optim.torch_base import FlatOptimizer
 from levelport.solvers import TeleportResult
 
@@ -44,7 +45,7 @@ class Newton:
     step: float | Literal["strong-wolfe"] = "strong-wolfe"
 
     def __post_init__(self) -> None:
-        check_positive(max_hvps=self.max_hvps)
+        checks.whole("max_hvps", self.max_hvps, at_least=1)
         check_line_search(self.step)
 
     def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
@@ -75,7 +76,8 @@ class NewtonCG(FlatOptimizer):
         max_hvps: int = 50,
         line_search: Literal["strong-wolfe"] | None = "strong-wolfe",
     ) -> None:
-        check_positive(lr=float(lr), max_hvps=max_hvps)
+        checks.positive(lr=lr)
+        checks.whole("max_hvps", max_hvps, at_least=1)
         if line_search is not None:
             check_line_search(line_search)
         defaults = {"lr": lr, "max_hvps": max_hvps, "line_search": line_search, "hvps": 0, "step_size": 0.0}
@@ -125,7 +127,6 @@ class NewtonCG(FlatOptimizer):
 def check_line_search(step: float | str) -> None:
     """Raise unless ``step`` is a positive length or the name of the search."""
     if isinstance(step, str):
-        if step != "strong-wolfe":
-            raise ValueError(f"there is no line search called {step!r}. Did you mean 'strong-wolfe'?")
+        checks.one_of("a line search", step, ("strong-wolfe",))
     else:
-        check_positive(step=step)
+        checks.positive(step=step)

@@ -11,9 +11,10 @@ from typing import Any
 
 from torch import Tensor
 
+from levelport import checks
 from levelport.objective import Objective, Point
 from levelport.optim.closures import StepLoss
-from levelport.optim.step_rule import Step, check_positive
+from levelport.optim.step_rule import Step
 from levelport.optim.torch_base import FlatOptimizer
 from levelport.solvers import TeleportResult
 
@@ -25,7 +26,7 @@ class Normalized:
     lr: float
 
     def __post_init__(self) -> None:
-        check_positive(lr=self.lr)
+        checks.positive(lr=self.lr)
 
     def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
         size = self.lr / point.gradient_norm if point.gradient_norm > 0.0 else 0.0
@@ -41,7 +42,7 @@ class NormalizedSGD(FlatOptimizer):
     """
 
     def __init__(self, params: Any, lr: float = 1e-2) -> None:
-        check_positive(lr=float(lr))
+        checks.positive(lr=lr)
         super().__init__(params, {"lr": lr})
 
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:  # type: ignore[override]

@@ -14,9 +14,10 @@ from typing import Any
 
 from torch import Tensor
 
+from levelport import checks
 from levelport.objective import Objective, Point
 from levelport.optim.closures import StepLoss
-from levelport.optim.step_rule import Step, check_positive
+from levelport.optim.step_rule import Step
 from levelport.optim.torch_base import FlatOptimizer
 from levelport.solvers import TeleportResult
 
@@ -39,7 +40,7 @@ class Polyak:
     f_star: float = 0.0
 
     def __post_init__(self) -> None:
-        check_positive(max_step=self.max_step)
+        checks.positive(max_step=self.max_step)
 
     def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
         size = min(self.max_step, polyak_step(point.value, self.f_star, point.gradient_norm**2))
@@ -58,7 +59,7 @@ class PolyakSGD(FlatOptimizer):
     """
 
     def __init__(self, params: Any, lr: float = 1.0, f_star: float = 0.0) -> None:
-        check_positive(lr=float(lr))
+        checks.positive(lr=lr)
         super().__init__(params, {"lr": lr, "f_star": f_star, "step_size": 0.0})
 
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor:  # type: ignore[override]

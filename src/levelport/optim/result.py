@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Generic
 
 from levelport.objective import Cost
-from levelport.objectives.structure import Variables
+from levelport.objectives.structure import X
 
 
 class MinimizeStatus(Enum):
@@ -32,15 +33,12 @@ class MinimizeStatus(Enum):
 class MinimizeRow:
     """One point of a run: x0, then one per step, and one more after every teleport.
 
-    Descents inside a teleport have no rows. If one of them ends the run, it counts as the last step: the point has a
-    row as a teleport's and one as a step's.
-
     Attributes:
         iteration: steps taken before it.
         cost: gradient equivalents spent up to here, the evaluation of this point included.
         value, gradient_norm: f and ‖∇f‖ there.
         teleported: whether a teleport led to it.
-        step: size of the step that led to it; NaN for x0, after a teleport, and for a descent that ended the run.
+        step: size of the step that led to it; NaN for x0 and after a teleport.
         seconds: since the start.
     """
 
@@ -54,7 +52,7 @@ class MinimizeRow:
 
 
 @dataclass(frozen=True)
-class MinimizeResult:
+class MinimizeResult(Generic[X]):
     """The outcome of :func:`levelport.minimize`.
 
     Attributes:
@@ -65,9 +63,11 @@ class MinimizeResult:
         teleports: teleports made.
         cost: evaluations and seconds, everything included.
         trace: a row per point.
+
+    ``fun``, ``nit``, ``nfev``, ``njev`` and ``nhev`` are SciPy's names for what is here as well.
     """
 
-    x: Variables
+    x: X
     value: float
     gradient_norm: float
     status: MinimizeStatus
@@ -89,3 +89,28 @@ class MinimizeResult:
     def cost_to_reach(self, value: float) -> float | None:
         """Gradient equivalents spent at the first row where f is at most ``value``; None if there is none."""
         return next((row.cost for row in self.trace if row.value <= value), None)
+
+    @property
+    def fun(self) -> float:
+        """f at ``x``."""
+        return self.value
+
+    @property
+    def nit(self) -> int:
+        """Steps taken."""
+        return self.iterations
+
+    @property
+    def nfev(self) -> int:
+        """Evaluations of f, those that came with a gradient included."""
+        return self.cost.nfev
+
+    @property
+    def njev(self) -> int:
+        """Gradients."""
+        return self.cost.gradients
+
+    @property
+    def nhev(self) -> int:
+        """Hessian-vector products."""
+        return self.cost.hvps

@@ -1,4 +1,4 @@
-"""When to teleport, decided in advance. Schedules that watch the run are in :mod:`levelport.optim.adaptive`.
+"""When to teleport, decided in advance. Schedules that watch the run are in :mod:`levelport.optim.when_it_pays`.
 
 A schedule is a frozen description. What it decides depends on the tick (the number of the step or epoch, from 0) and
 the :class:`~levelport.optim.history.History` alone, so a run resumes from a checkpoint of those two.
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
+from levelport import checks
 from levelport.optim.history import History
 
 Unit = Literal["steps", "epochs"]
@@ -28,8 +29,7 @@ class Schedule(ABC):
     unit: Unit = field(default="steps", kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.unit not in ("steps", "epochs"):
-            raise ValueError(f"unit must be 'steps' or 'epochs', not {self.unit!r}.")
+        checks.one_of("unit", self.unit, ("steps", "epochs"))
 
     @property
     def watches(self) -> bool:
@@ -57,17 +57,6 @@ class Never(Schedule):
 
 
 @dataclass(frozen=True)
-class AtStart(Schedule):
-    """Once, before the first step: teleportation as initialisation."""
-
-    def due(self, tick: int, history: History) -> bool:
-        return tick == 0
-
-    def __str__(self) -> str:
-        return f"at {self._one} 0"
-
-
-@dataclass(frozen=True)
 class Every(Schedule):
     """At start, start + period, start + 2 period, ..., before ``stop``.
 
@@ -85,10 +74,10 @@ class Every(Schedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.period < 1:
-            raise ValueError(f"period must be at least 1, not {self.period}; Never() switches teleports off.")
-        if self.start < 0:
-            raise ValueError(f"start must not be negative, not {self.start}: the first step is step 0.")
+        checks.whole("period", self.period, at_least=1, why="Never() switches teleports off")
+        checks.whole("start", self.start, why="the first step is step 0")
+        if self.stop is not None:
+            checks.whole("stop", self.stop)
         if self.stop is not None and self.stop <= self.start:
             raise ValueError(f"stop must lie after start, but {self.stop} <= {self.start}: nothing would happen.")
 
@@ -104,12 +93,14 @@ class Every(Schedule):
 
 @dataclass(frozen=True)
 class At(Schedule):
-    """At the listed steps or epochs."""
+    """At the listed steps or epochs. ``At(0)`` teleports once, before the first: teleportation as initialisation."""
 
     iterations: tuple[int, ...]
 
     def __init__(self, iterations: int | Iterable[int], *, unit: Unit = "steps") -> None:
-        listed = (iterations,) if isinstance(iterations, int) else tuple(iterations)
+        listed = tuple(iterations) if isinstance(iterations, Iterable) else (iterations,)
+        for iteration in listed:
+            checks.whole("iterations", iteration, why="the first step is step 0")
         object.__setattr__(self, "iterations", tuple(sorted(listed)))
         object.__setattr__(self, "unit", unit)
         self.__post_init__()
@@ -118,8 +109,6 @@ class At(Schedule):
         super().__post_init__()
         if not self.iterations:
             raise ValueError("iterations is empty; name at least one, or use Never().")
-        if self.iterations[0] < 0:
-            raise ValueError(f"iterations must not be negative, but {self.iterations[0]} is listed.")
         for earlier, later in pairwise(self.iterations):
             if earlier == later:
                 raise ValueError(f"iterations lists {later} twice; name each once.")
@@ -148,7 +137,11 @@ class Blocks(Schedule):
 
     def __init__(self, blocks: Mapping[int, int] | Iterable[tuple[int, int]], *, unit: Unit = "steps") -> None:
         pairs = blocks.items() if isinstance(blocks, Mapping) else blocks
-        object.__setattr__(self, "blocks", tuple(sorted((int(start), int(length)) for start, length in pairs)))
+        pairs = [(start, length) for start, length in pairs]
+        for start, length in pairs:
+            checks.whole("the start of a block", start)
+            checks.whole("the length of a block", length, at_least=1)
+        object.__setattr__(self, "blocks", tuple(sorted(pairs)))
         object.__setattr__(self, "unit", unit)
         self.__post_init__()
 
@@ -158,8 +151,6 @@ class Blocks(Schedule):
             raise ValueError("blocks is empty; name at least one {start: length}, or use Never().")
         end = 0
         for start, length in self.blocks:
-            if start < 0 or length < 1:
-                raise ValueError(f"a block needs a start >= 0 and a length >= 1, not {{{start}: {length}}}.")
             if start < end:
                 raise ValueError(
                     f"the block that starts at {start} overlaps the one before it, which ends at {end - 1}. "

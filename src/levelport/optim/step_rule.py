@@ -43,10 +43,3 @@ def newton_step_size(curvature: float) -> float | None:
 def after_teleport(teleport: TeleportResult | None) -> float | None:
     """:func:`newton_step_size` of the teleport that led here, if there was one."""
     return newton_step_size(teleport.curvature) if teleport is not None else None
-
-
-def check_positive(**settings: float) -> None:
-    """Raise a sentence that names the first setting that is not positive."""
-    for name, value in settings.items():
-        if not value > 0.0:
-            raise ValueError(f"{name} must be positive, not {value}.")

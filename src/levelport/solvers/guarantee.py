@@ -10,7 +10,6 @@ import time
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from levelport.objective import Objective, Point
 from levelport.solvers.certificate import Certificate
@@ -23,7 +22,7 @@ _LEVEL_SET_SLACK = 1e-9  # relative distance from the level that counts as on it
 
 def teleport_from(
     start: Point, objective: Objective, solver: Solver, settings: Settings, callback: Callback | None = None
-) -> tuple[TeleportResult[Tensor], Point]:
+) -> tuple[TeleportResult, Point]:
     """Teleport from ``start`` by ``solver``; the result (its ``x`` is flat) and the point it ends at."""
     began, before = time.perf_counter(), objective.cost
     problem = TeleportProblem(

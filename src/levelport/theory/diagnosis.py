@@ -13,7 +13,7 @@ from levelport.numerics.newton import find_minimum, newton_step
 from levelport.objective import Cost, Objective, Point
 from levelport.objectives.linear import LinearObjective
 from levelport.solvers._teleport import teleport
-from levelport.solvers.result import Status, TeleportResult
+from levelport.solvers.result import TeleportResult, TeleportStatus
 from levelport.theory import rates_stable
 from levelport.theory.coercivity import Coercivity, probe_coercivity
 from levelport.theory.constants import Constants, constants_of
@@ -92,7 +92,7 @@ class Diagnosis:
     def caveats(self) -> list[str]:
         """Why the figures may mislead."""
         found = []
-        if self.teleport.status is Status.TRUST_RADIUS:
+        if self.teleport.status is TeleportStatus.TRUST_RADIUS:
             found.append("Caveat: the solver ran into its trust radius; the problem may have no finite solution.")
         elif not self.teleport.success:
             found.append("Caveat: the teleport was not solved to its tolerance, so its effect may be understated.")

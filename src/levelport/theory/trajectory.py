@@ -15,7 +15,7 @@ from torch import Tensor
 
 from levelport.objective import Objective, ObjectiveError, Point
 from levelport.solvers._teleport import teleport
-from levelport.solvers.result import Certificate
+from levelport.solvers.certificate import Certificate
 
 Oracle = Callable[[Point], Point]
 """Maps the point w to a point w⁺ with f(w⁺) ≤ f(w) and a gradient at least as large."""

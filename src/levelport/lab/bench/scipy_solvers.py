@@ -1,4 +1,4 @@
-"""General-purpose solvers of SciPy on the teleportation problem, behind the same front door and the same ledger.
+"""General-purpose solvers of SciPy on the teleportation bridge, behind the same front door and the same ledger.
 
 They get what our own solvers get: the objective ½ log ‖∇f(x)‖² with its gradient ∇²f ∇f/‖∇f‖² (one HVP), and the
 constraint f(x) ≤ f(w) with its gradient. What they return lies near the level, on either side; like the published
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from levelport.objective import Point
 from levelport.problems.names import unknown_name
-from levelport.solvers import SOLVERS, Certificate, Outcome, Progress, Status, Task, Teleporter
+from levelport.solvers import SOLVERS, Certificate, Monitor, Outcome, Solver, TeleportProblem, TeleportStatus
 from levelport.solvers.retraction import retract
 
 Vector = NDArray[np.float64]
@@ -30,8 +30,8 @@ class _Halt(Exception):
 
 
 @dataclass(frozen=True)
-class ScipySolver:
-    """``scipy.optimize.minimize`` as a solver of the teleportation problem.
+class ScipySolver(Solver):
+    """``scipy.optimize.minimize`` as a solver of the teleportation bridge.
 
     Args:
         method: "SLSQP" or "trust-constr". Both keep dense d×d matrices, so they serve a few hundred variables,
@@ -42,67 +42,70 @@ class ScipySolver:
     method: Literal["SLSQP", "trust-constr"] = "SLSQP"
     tol: float = 1e-9
 
-    def solve(self, task: Task, progress: Progress) -> Outcome:
+    def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
         """Run SciPy until it is content or the budget is spent."""
         from scipy.optimize import NonlinearConstraint, minimize
 
-        problem = _Problem(task, progress)
-        options: dict[str, Any] = {"maxiter": 10 * task.max_hvps}
+        bridge = _Problem(problem, monitor)
+        options: dict[str, Any] = {"maxiter": 10 * problem.max_hvps}
         if self.method == "SLSQP":
             constraints: Any = {
-                "type": "eq" if task.level_set else "ineq",
-                "fun": lambda x: task.level - problem.at(x).value,
-                "jac": lambda x: -problem.gradient(x),
+                "type": "eq" if problem.level_set else "ineq",
+                "fun": lambda x: problem.level - bridge.at(x).value,
+                "jac": lambda x: -bridge.gradient(x),
             }
             options["ftol"] = self.tol
         else:
-            lowest = task.level if task.level_set else -math.inf
+            lowest = problem.level if problem.level_set else -math.inf
             constraints = NonlinearConstraint(
-                lambda x: problem.at(x).value, lowest, task.level, jac=lambda x: problem.gradient(x)[None]
+                lambda x: bridge.at(x).value,
+                lowest,
+                problem.level,
+                jac=lambda x: bridge.gradient(x)[None],
             )
             options |= {"gtol": self.tol, "xtol": self.tol}
-        status = Status.STALLED
+        status = TeleportStatus.STALLED
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a quasi-Newton update that is skipped is no news to the user
             try:
                 minimize(
-                    problem.merit,
-                    task.start.x.double().cpu().numpy(),
-                    jac=problem.merit_gradient,
+                    bridge.merit,
+                    problem.start.x.double().cpu().numpy(),
+                    jac=bridge.merit_gradient,
                     method=self.method,
                     constraints=constraints,
                     options=options,
                 )
             except _Halt as halt:
                 status = halt.args[0]
-        progress.offer(retract(task, problem.newest))
-        if status is Status.STALLED and problem.converged:
-            status = Status.CONVERGED
-        return Outcome(progress.best, status)
+        monitor.offer(retract(problem, bridge.newest))
+        if status is TeleportStatus.STALLED and bridge.converged:
+            status = TeleportStatus.CONVERGED
+        return Outcome(monitor.best, status)
 
 
 class _Problem:
     """½ log ‖∇f‖² to be maximised, as SciPy asks for it: function by function, often at the same x."""
 
-    def __init__(self, task: Task, progress: Progress) -> None:
-        self.task = task
-        self.progress = progress
-        self.newest = task.start
+    def __init__(self, problem: TeleportProblem, monitor: Monitor) -> None:
+        self.problem = problem
+        self.monitor = monitor
+        self.newest = problem.start
         self.converged = False
-        self._last: tuple[bytes, Point] = (b"", task.start)
+        self._last: tuple[bytes, Point] = (b"", problem.start)
 
     def at(self, x: Vector) -> Point:
         """The point at x; the last one is kept, so that SciPy's calls share one evaluation."""
         key = x.tobytes()
         if key != self._last[0]:
-            if (stop := self.progress.should_stop(hvps_needed=2)) is not None:
+            if (stop := self.monitor.should_stop(hvps_needed=2)) is not None:
                 raise _Halt(stop)
-            start = self.task.start.x
+            start = self.problem.start.x
             vector = torch.tensor(x, dtype=start.dtype, device=start.device)
-            self._last = (key, self.task.objective.at(vector, curvature=True))
+            self._last = (key, self.problem.objective.at(vector, curvature=True))
             point = self._last[1]
             if point.finite:
-                self.progress.offer(point)
+                self.monitor.offer(point)
         return self._last[1]
 
     def gradient(self, x: Vector) -> Vector:
@@ -120,11 +123,11 @@ class _Problem:
         certificate = Certificate.at(point)
         step = float(torch.linalg.vector_norm(point.x - self.newest.x))
         self.newest = point
-        self.converged = certificate.misalignment <= self.task.tol
-        self.progress.record(point, certificate, step)
-        if self.task.meets_target(point, certificate):
-            raise _Halt(Status.TARGET_REACHED)
-        if (stop := self.progress.should_stop(hvps_needed=2)) is not None:
+        self.converged = certificate.misalignment <= self.problem.tol
+        self.monitor.record(point, certificate, step)
+        if self.problem.meets_target(point, certificate):
+            raise _Halt(TeleportStatus.TARGET_REACHED)
+        if (stop := self.monitor.should_stop(hvps_needed=2)) is not None:
             raise _Halt(stop)
         return _as_numpy(point.hessian_normal) / -point.gradient_norm
 
@@ -134,7 +137,7 @@ def _as_numpy(v: torch.Tensor) -> Vector:
     return vector
 
 
-ALL_SOLVERS: dict[str, Callable[[], Teleporter]] = {
+ALL_SOLVERS: dict[str, Callable[[], Solver]] = {
     **SOLVERS,
     "slsqp": lambda: ScipySolver("SLSQP"),
     "trust-constr": lambda: ScipySolver("trust-constr"),
@@ -142,7 +145,7 @@ ALL_SOLVERS: dict[str, Callable[[], Teleporter]] = {
 """The solvers of :func:`levelport.teleport` and SciPy's, by name."""
 
 
-def any_solver(name: str) -> Teleporter:
+def any_solver(name: str) -> Solver:
     """The solver called ``name``, SciPy's included, or an error with a suggestion."""
     if name not in ALL_SOLVERS:
         raise unknown_name("solver", name, ALL_SOLVERS, see=f"Choose from: {', '.join(ALL_SOLVERS)}.")

@@ -33,7 +33,7 @@ from levelport.lab.pictures import (
     new_figure,
 )
 from levelport.objective import Point
-from levelport.optim import MinimizeRow, MinimizeStatus, Newton, minimize
+from levelport.optim import MinimizeRow, MinimizeStatus, Never, Newton, minimize
 from levelport.problems import problem
 
 
@@ -74,7 +74,7 @@ class NewtonRun(RunSpec):
             named.objective(),
             named.initial_point(),
             rule,
-            teleport=False,
+            schedule=Never(),
             gtol=0.0,
             max_iterations=self.ticks,
             callback=keep,

@@ -19,11 +19,10 @@ from torch import Tensor
 from levelport.lab.level_sets import Trails, draw_level_sets, draw_path, mark, mark_minimisers, window_with
 from levelport.lab.pictures import BLACK, BLUE, GREEN, ORANGE, RED
 from levelport.objective import Objective, Point
-from levelport.optim import Armijo, AtStart, MinimizeResult, MinimizeRow, minimize
-from levelport.optim.jump import Jump
+from levelport.optim import Armijo, At, MinimizeResult, MinimizeRow, Never, minimize
 from levelport.optim.step_rule import Step
 from levelport.problems.functions import TestFunction, function_named
-from levelport.solvers import Teleporter, TeleportResult, teleport
+from levelport.solvers import Solver, TeleportResult, teleport
 
 FIGURE_1 = (("booth", (7.5, -4.0)), ("goldstein-price", (0.0, 0.0)))
 """Functions and starts of the paper's figure."""
@@ -84,7 +83,7 @@ class PlaneExperiment:
 
 
 def experiment(
-    name: str, start: tuple[float, float], *, solver: str | Teleporter = "auto", iterations: int = 50
+    name: str, start: tuple[float, float], *, solver: str | Solver = "auto", iterations: int = 50
 ) -> PlaneExperiment:
     """Run the three methods on the test function ``name``."""
     function = function_named(name)
@@ -96,13 +95,22 @@ def experiment(
         def visit(row: MinimizeRow, point: Point) -> None:
             path.append(point.x.tolist())
 
-        result = minimize(function, x0, method, schedule, jump=Jump(solver), max_iterations=iterations, callback=visit)
+        result = minimize(
+            function,
+            x0,
+            method,
+            schedule=schedule,
+            solver=solver,
+            max_hvps=50,
+            max_iterations=iterations,
+            callback=visit,
+        )
         return Journey(label, path, result)
 
     journeys = (
-        travel("GD", Armijo(), False),
-        travel("GD, teleported", Armijo(), AtStart()),
-        travel("Newton, step 0.8", ExactNewton(), False),
+        travel("GD", Armijo(), Never()),
+        travel("GD, teleported", Armijo(), At(0)),
+        travel("Newton, step 0.8", ExactNewton(), Never()),
     )
     trails = Trails()  # of the same teleport once more, this time with its iterates
     return PlaneExperiment(function, start, journeys, trails, teleport(function, x0, solver, callback=trails))
@@ -123,7 +131,6 @@ def figure(experiments: Sequence[PlaneExperiment]) -> Figure:
 
 def _draw_plane(axes: Axes, one: PlaneExperiment) -> None:
     function, landed = one.function, one.teleport.x
-    assert isinstance(landed, Tensor)
     descents = [point for journey in one.journeys[:2] for point in journey.path]
     window = window_with(function.window, descents)
     level = one.teleport.value_start

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from levelport.lab.choices import SolverName
 from levelport.objective import Objective
-from levelport.solvers import SQP, Auto, Teleporter, TeleportResult, teleport
+from levelport.solvers import SQP, Auto, Solver, TeleportResult, teleport
 
 SOLVER_NAMES: tuple[SolverName, ...] = get_args(SolverName)
 
@@ -35,7 +35,7 @@ class TeleportPlan:
     limit: int = 50
     rho: float = 0.1
 
-    def teleporter(self) -> Teleporter:
+    def teleporter(self) -> Solver:
         """The configured solver."""
         if self.solver == "published":
             return SQP(rho=self.rho, max_iterations=self.limit, final="last")

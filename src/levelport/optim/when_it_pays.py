@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from levelport import checks
 from levelport.optim.history import History, Trial
 from levelport.optim.schedules import Schedule
 
@@ -34,12 +35,10 @@ class WhenStalled(Schedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0.0 < self.threshold < 1.0:
-            raise ValueError(f"threshold must lie between 0 and 1, not {self.threshold}: it is relative.")
-        if self.measure not in ("progress", "gradient_norm"):
-            raise ValueError(f"measure must be 'progress' or 'gradient_norm', not {self.measure!r}.")
-        if self.window < 1 or self.wait < 1:
-            raise ValueError(f"window and wait must be at least 1, not {self.window} and {self.wait}.")
+        checks.number("threshold", self.threshold, above=0.0, below=1.0, why="it is relative")
+        checks.one_of("measure", self.measure, ("progress", "gradient_norm"))
+        checks.whole("window", self.window, at_least=1)
+        checks.whole("wait", self.wait, at_least=1)
 
     @property
     def watches(self) -> bool:
@@ -94,13 +93,10 @@ class WhenItPays(Schedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0.0 < self.slowdown <= 1.0:
-            raise ValueError(f"slowdown must lie in (0, 1], not {self.slowdown}.")
-        if not self.margin > 0.0:
-            raise ValueError(f"margin must be positive, not {self.margin}.")
+        checks.number("slowdown", self.slowdown, above=0.0, at_most=1.0)
+        checks.number("margin", self.margin, above=0.0)
         for name in ("start", "pause", "patience", "window"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}.")
+            checks.whole(name, getattr(self, name), at_least=1)
 
     @property
     def watches(self) -> bool:

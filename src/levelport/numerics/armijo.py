@@ -1,0 +1,87 @@
+"""The Armijo line search as the paper runs it (Armijo, 1966): f(x + η d) ≤ f(x) + c η ⟨∇f(x), d⟩.
+
+Each search starts from a given step size. While that is good enough it grows; as soon as it is not, it shrinks until it
+is again. So the step taken is always close to the largest acceptable one. A trial where f is not a finite number is not
+acceptable.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Found(Generic[T]):
+    """An acceptable step size and the trial that showed it."""
+
+    size: float
+    trial: T
+
+
+def armijo_search(
+    attempt: Callable[[float], T | None],
+    start: float,
+    *,
+    grow: float = 1.25,
+    shrink: float = 0.8,
+    max_step: float = math.inf,
+    min_step: float = 1e-30,
+) -> Found[T] | None:
+    """The largest acceptable step size near ``start``, or None if there is none down to ``min_step``.
+
+    Args:
+        attempt: what a step size leads to if it is acceptable, None if it is not.
+        start: the first trial.
+        grow: factor while trials are acceptable; 1 takes the first acceptable trial.
+        shrink: factor while they are not.
+    """
+    size, best = min(start, max_step), None
+    while (trial := attempt(size)) is not None:
+        best = Found(size, trial)
+        if grow == 1.0 or size >= max_step:
+            return best
+        size = min(size * grow, max_step)
+    # Down again, but no further than the largest step size that is known to be acceptable.
+    floor = best.size * (1.0 + 4.0 * sys.float_info.epsilon) if best is not None else min_step
+    while (size := size * shrink) > floor:
+        if (trial := attempt(size)) is not None:
+            return Found(size, trial)
+    return best
+
+
+@dataclass(frozen=True)
+class Decrease:
+    """The Armijo condition at a point with value f, and how far to trust it.
+
+    Where the decrease that is asked for is lost in the rounding error of f, comparing values decides nothing.
+    """
+
+    value: float
+    c: float
+    rounding: float
+
+    @classmethod
+    def at(cls, value: float, c: float, dtype: torch.dtype) -> Decrease:
+        return cls(value, c, 8.0 * torch.finfo(dtype).eps * abs(value))
+
+    def holds(self, trial: float, first_order: float, *, forgive: bool = False) -> bool:
+        """f(trial) ≤ f - c · first_order, up to rounding errors if ``forgive``; never where f is not finite.
+
+        Without forgiveness the decrease asked for must be large enough to show in f.
+        """
+        bound = self.value - self.c * first_order
+        if forgive:
+            return math.isfinite(trial) and trial <= bound + self.rounding
+        return math.isfinite(trial) and trial <= bound < self.value
+
+    def is_noise(self, trial: float, first_order: float) -> bool:
+        """Whether both the decrease asked for and the one found are below the rounding error."""
+        return max(first_order, abs(trial - self.value)) <= self.rounding

@@ -188,7 +188,9 @@ class SQP(Solver):
         monitor.offer(retract(problem, point))
         return Outcome(monitor.best, status)
 
-    def _search(self, problem: TeleportProblem, point: Point, certificate: Certificate, rho: float) -> tuple[Point | None, float]:
+    def _search(
+        self, problem: TeleportProblem, point: Point, certificate: Certificate, rho: float
+    ) -> tuple[Point | None, float]:
         """Backtrack on ρ: where to go (None if nowhere), and the ρ for the next search."""
         size, normal = point.gradient_norm, point.normal
         ascent = point.hessian_normal / size  # q/‖g‖²; powers of ‖g‖ are avoided because they leave the range

@@ -9,7 +9,7 @@ import torch
 from sklearn.datasets import load_breast_cancer
 
 from levelport import LinearObjective
-from levelport.optim import Armijo, minimize
+from levelport.optim import Armijo, Never, minimize
 
 
 def main() -> None:
@@ -20,7 +20,7 @@ def main() -> None:
     x0 = torch.zeros(X.shape[1], dtype=X.dtype)
 
     for name, options in {
-        "gradient descent": {"method": Armijo(), "teleport": False},
+        "gradient descent": {"method": Armijo(), "schedule": Never()},
         "with teleports": {},
     }.items():
         objective = LinearObjective.logistic(X, y, penalty=1e-6)

@@ -46,7 +46,7 @@ def network_setting(rows: slice) -> tuple[nn.Module, Callable[[], Tensor]]:
 
 def run_minimize(objective: levelport.Objective) -> Tensor:
     x0 = torch.zeros(COLUMNS, dtype=torch.float64)
-    result = minimize(objective, x0, Armijo(), Every(1), max_iterations=3, gtol=0.0)
+    result = minimize(objective, x0, Armijo(), schedule=Every(1), max_iterations=3, gtol=0.0)
     assert isinstance(result.x, Tensor)
     return torch.cat([result.x, torch.tensor([result.value, result.cost.gradient_equivalents], dtype=torch.float64)])
 

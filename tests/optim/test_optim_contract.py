@@ -21,6 +21,7 @@ from levelport.optim import (
     NormalizedSGD,
     PolyakSGD,
     Teleported,
+    Teleporter,
     WhenItPays,
     WhenStalled,
 )
@@ -279,12 +280,14 @@ def test_copies_go_their_own_way(inner: str, wrapper: str) -> None:
 def test_teleports_happen_where_the_schedule_says() -> None:
     network, loss = setting()
     optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), Every(3, start=1), max_hvps=4)
-    seen = []
-    for iteration in range(8):
-        optimizer.last_teleport = None
+    seen: list[int] = []
+    handle = optimizer.register_teleport_hook(lambda result: seen.append(optimizer.iteration - 1))
+    for _ in range(8):
         optimizer.step(loss)
-        if optimizer.last_teleport is not None:
-            seen.append(iteration)
+    assert seen == [1, 4, 7]
+    handle.remove()
+    for _ in range(3):
+        optimizer.step(loss)
     assert seen == [1, 4, 7]
 
 
@@ -293,12 +296,10 @@ def test_schedules_in_epochs_act_at_the_first_step_of_an_epoch() -> None:
     optimizer = Teleported(
         torch.optim.SGD(network.parameters(), lr=0.05), Every(2, unit="epochs"), max_hvps=4, steps_per_epoch=3
     )
-    seen = []
-    for iteration in range(13):
-        optimizer.last_teleport = None
+    seen: list[int] = []
+    optimizer.register_teleport_hook(lambda result: seen.append(optimizer.iteration - 1))
+    for _ in range(13):
         optimizer.step(loss)
-        if optimizer.last_teleport is not None:
-            seen.append(iteration)
     assert seen == [0, 6, 12]
     with pytest.raises(ValueError, match="steps_per_epoch"):
         Teleported(torch.optim.SGD(network.parameters(), lr=0.05), Every(2, unit="epochs"))
@@ -393,8 +394,44 @@ def test_bad_arguments_are_named() -> None:
         Teleported(sgd, WhenItPays(), distribute=lambda objective: objective)
     with pytest.raises(TypeError, match="teleports already"):
         Teleported(Teleported(sgd))
-    with pytest.raises(ValueError, match=r"wrapped\.load_state_dict"):
-        Teleported(sgd).load_state_dict(sgd.state_dict())
     for make in (ArmijoSGD, PolyakSGD, NormalizedSGD, NewtonCG):
         with pytest.raises(ValueError, match=r"must be positive"):
             make(network.parameters(), lr=-1.0)
+
+
+def test_a_checkpoint_has_torchs_shape_and_that_of_the_bare_optimizer_is_welcome() -> None:
+    network, loss = setting()
+    optimizer = Teleported(torch.optim.Adam(network.parameters(), lr=0.01), Every(2), max_hvps=3)
+    for _ in range(3):
+        optimizer.step(loss)
+    saved = optimizer.state_dict()
+    assert set(saved) == {"state", "param_groups", "levelport"}
+    bare = torch.optim.Adam(network.parameters(), lr=0.5)
+    bare.load_state_dict({key: saved[key] for key in ("state", "param_groups")})
+    assert bare.param_groups[0]["lr"] == 0.01
+    again = Teleported(torch.optim.Adam(network.parameters(), lr=0.5), Every(2), max_hvps=3)
+    again.load_state_dict(bare.state_dict())
+    assert again.param_groups[0]["lr"] == 0.01
+    assert again.iteration == 0
+    again.load_state_dict(saved)
+    assert again.iteration == 3
+
+
+def test_a_teleporter_never_steps() -> None:
+    network, loss = setting()
+    sgd = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
+    teleporter = Teleporter(sgd, Every(3, start=1), max_hvps=4)
+    before, gains = [p.detach().clone() for p in network.parameters()], []
+    for _ in range(5):
+        value = float(loss())
+        result = teleporter.maybe(loss)
+        gains.append(None if result is None else result.gain)
+        assert float(loss()) <= value
+        assert not sgd.state
+        assert all(p.grad is None for p in network.parameters())
+    assert [gain is not None for gain in gains] == [False, True, False, False, True]
+    assert max(gain for gain in gains if gain is not None) > 1.0
+    assert any(not torch.equal(a, b) for a, b in zip(before, network.parameters(), strict=True))
+    resumed = Teleporter(sgd, Every(3, start=1), max_hvps=4)
+    resumed.load_state_dict(teleporter.state_dict())
+    assert resumed.iteration == 5

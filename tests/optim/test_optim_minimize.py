@@ -173,10 +173,10 @@ def test_bad_arguments_are_named() -> None:
 
     with pytest.raises(ValueError, match="Did you mean 'armijo'"):
         minimize(f, x, "armjio")
-    with pytest.raises(ValueError, match=r"levelport\.Polyak"):
+    with pytest.raises(ValueError, match=r"levelport\.optim\.Polyak"):
         minimize(f, x, "polyak")
-    with pytest.raises(ValueError, match="teleport must be a schedule"):
-        minimize(f, x, teleport=50)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="schedule must be a schedule"):
+        minimize(f, x, schedule=50)  # type: ignore[arg-type]
     for name, value in {"max_iterations": -1, "max_cost": 0, "max_seconds": 0, "gtol": -1.0}.items():
         with pytest.raises(ValueError, match=name):
             minimize(f, x, **{name: value})  # type: ignore[arg-type]
@@ -196,6 +196,15 @@ def test_bad_arguments_are_named() -> None:
         lambda: Newton(step="wolfe"),
         lambda: minimize(rosenbrock, vector(0.0, 0.0), solver="autp"),
         lambda: minimize(rosenbrock, vector(0.0, 0.0), max_hvps=0),
+        lambda: minimize(rosenbrock, vector(0.0, 0.0), method=None),
+        lambda: minimize(rosenbrock, vector(0.0, 0.0), method=Armijo),
+        lambda: minimize(rosenbrock, vector(0.0, 0.0), gtol="a"),
+        lambda: minimize(rosenbrock, vector(0.0, 0.0), radius=-1.0),
+        lambda: minimize(rosenbrock, vector(0.0, 0.0), target_gain=0.5),
+        lambda: minimize(rosenbrock, vector(0.0, 0.0), solver=levelport.Auto),
+        lambda: minimize(rosenbrock, vector(0.0, 0.0), callback=1),
+        lambda: levelport.Auto(krylov=1.5),
+        lambda: Every(1.5),
     ):
         with pytest.raises(ValueError, match=r"must|no "):
             make()
@@ -256,7 +265,7 @@ class TestSciPy:
             jac=True,
             hess=lambda x, scale: scale * scipy.optimize.rosen_hess(x),
             method=scipy_method,
-            options={"descent": "newton-cg", "teleport": Every(10), "gtol": 1e-6},
+            options={"descent": "newton-cg", "schedule": Every(10), "gtol": 1e-6},
         )
         assert result.success
         assert np.abs(result.x - 1.0).max() < 1e-5

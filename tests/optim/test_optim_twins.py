@@ -130,8 +130,8 @@ def test_minimize_and_the_torch_route_agree(rule: Any, make: Any, options: Any, 
 
 def test_objectives_and_functions_agree() -> None:
     closed = LinearObjective.logistic(X, Y, penalty=PENALTY)
-    by_closed_form = minimize(closed, start(), Armijo(), Every(5), max_iterations=12, gtol=0.0)
-    by_autograd = minimize(logistic, start(), Armijo(), Every(5), max_iterations=12, gtol=0.0)
+    by_closed_form = minimize(closed, start(), Armijo(), schedule=Every(5), max_iterations=12, gtol=0.0)
+    by_autograd = minimize(logistic, start(), Armijo(), schedule=Every(5), max_iterations=12, gtol=0.0)
     assert by_closed_form.value == pytest.approx(by_autograd.value, rel=1e-9)
 
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from levelport import SQP, Objective, Point, Status, teleport
+from levelport import SQP, Objective, Point, TeleportStatus, teleport
 from levelport.problems import problem
 from levelport.problems.functions import booth, goldstein_price
 from levelport.problems.storage import DataError
@@ -81,7 +81,7 @@ def test_follows_the_authors_curves(curve: str, function: str, figure: int) -> N
         assert len(ours) == len(squared)
         assert ours[-1, 0] == pytest.approx(squared[-1], rel=1e-2)
         assert excess[-1] == pytest.approx(theirs["excess"][-1], rel=1e-2, abs=1e-6 * abs(level))
-        assert (result.status is Status.CONVERGED) == (curve == "goldstein-price-figure1")
+        assert (result.status is TeleportStatus.CONVERGED) == (curve == "goldstein-price-figure1")
     assert ours[:together, 0] == pytest.approx(squared[:together], rel=1e-9)
     assert excess[:together] == pytest.approx(theirs["excess"][:together], rel=1e-9, abs=1e-9 * abs(level))
     if figure != 1:  # Figure 1's solver did not write residuals down, and after a failed search they mix two points
@@ -185,7 +185,7 @@ def test_figure_1_as_the_authors_ran_it_converges() -> None:
     assert result.gradient_norm == pytest.approx(best, rel=1e-3)
     assert ours[[0, 1, 2, 10, 100], 0] == pytest.approx([405.0, 473.629843, 594.529324, 1464.394260, 3138.053076])
     result, ours = solve(goldstein_price, torch.zeros(2, dtype=torch.float64), SQP.released(figure=1))
-    assert result.status is Status.CONVERGED
+    assert result.status is TeleportStatus.CONVERGED
     assert len(ours) == 839
     assert result.gradient_norm == pytest.approx(5807.6, abs=0.1)
 
@@ -194,7 +194,7 @@ def test_an_iterate_is_never_lost() -> None:
     """On giving up the last iterate is returned, evaluated at that very point."""
     start = torch.zeros(2, dtype=torch.float64)
     result, _ = solve(goldstein_price, start, SQP.released())
-    assert result.status is Status.STALLED
+    assert result.status is TeleportStatus.STALLED
     assert isinstance(result.x, Tensor)
     assert float(goldstein_price(result.x)) == result.value
     assert result.gain > 2.0

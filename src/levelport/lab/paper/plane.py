@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from levelport.lab.level_sets import Trails, draw_level_sets, draw_path, mark, mark_minimisers, window_with
 from levelport.lab.pictures import BLACK, BLUE, GREEN, ORANGE, RED

@@ -29,7 +29,8 @@ def solver_named(solver: str | Solver) -> Solver:
         raise ValueError(f"solver is the class {solver.__name__}; pass an instance of it: {solver.__name__}().")
     if not isinstance(solver, Solver):
         raise ValueError(
-            f"solver must be one of the names {', '.join(SOLVERS)} or a levelport.solvers.Solver, not {solver!r}."
+            f"solver must be one of the names {', '.join(SOLVERS)} or a levelport.solvers.Solver, not the "
+            f"{type(solver).__name__} {solver!r}."
         )
     return solver
 

@@ -16,17 +16,16 @@ from torch import Tensor
 
 from levelport.lab.bench.instances import Instance
 from levelport.lab.bench.metered import Metered, NumpyFunctions, TorchFunction
-from levelport.lab.bench.no_climb import DescentOnly
+from levelport.objective import Point
 from levelport.optim import defaults
 from levelport.optim._minimize import minimize
 from levelport.optim.armijo import Armijo
 from levelport.optim.fixed_step import Momentum
-from levelport.optim.jump import Jump
 from levelport.optim.polyak import Polyak
-from levelport.optim.schedules import Every
+from levelport.optim.schedules import Every, Never
 from levelport.optim.step_rule import StepRule
 from levelport.problems.names import unknown_name
-from levelport.solvers import Auto
+from levelport.solvers import Auto, Settings, teleport_from
 
 OURS = "levelport.minimize"
 ALONE = "GD-Armijo"
@@ -40,13 +39,20 @@ ADAMW = "AdamW 1e-2"
 UNLIMITED = 10**9
 MEMORY = 10  # pairs of vectors of the L-BFGS methods: SciPy's own default
 PERIOD = 50  # steps between teleports that visit other optimizers
-SMALL_JUMP = Jump(Auto(explore=1), max_hvps=10)
+BRIEF: dict[str, Any] = {"solver": Auto(explore=1), "max_hvps": 10}
 WHEN_IT_PAYS: dict[str, Any] = {
-    "teleport": defaults.SCHEDULE,
-    "jump": defaults.JUMP,
+    "schedule": defaults.SCHEDULE,
+    "solver": defaults.TELEPORTS.solver,
+    "max_hvps": defaults.TELEPORTS.max_hvps,
 }  # what Teleported(optimizer) does by default
 
 Method = Callable[[Metered, Instance], None]
+
+
+def _teleported(objective: Metered, point: Point) -> Point:
+    """The end of a brief teleport from ``point``."""
+    settings = Settings(**BRIEF)
+    return teleport_from(point, objective, settings.begin(), settings)[1]
 
 
 @dataclass(frozen=True)
@@ -88,10 +94,10 @@ def _polyak(instance: Instance) -> StepRule:
 
 def _with_and_without(name: str, rule: Callable[[Instance], StepRule] | str) -> list[Competitor]:
     """A method alone, with the paper's teleports, and with ours."""
-    published = {"teleport": Every(50, start=5), "jump": Jump("sqp", max_hvps=50)}
+    published = {"schedule": Every(50, start=5), "solver": "sqp", "max_hvps": 50}
     ours = OURS if rule == "auto" else f"{name} + our teleports"
     return [
-        Competitor(name, descent(rule, teleport=False)),
+        Competitor(name, descent(rule, schedule=Never())),
         Competitor(f"{name} + published teleports", descent(rule, **published)),
         Competitor(ours, descent(rule)),
     ]
@@ -178,7 +184,7 @@ def _visited(make: Callable[[list[Tensor]], torch.optim.Optimizer]) -> Method:
         while True:
             point = objective.at(x.detach().clone())
             if step % PERIOD == 0 and step > 0:
-                _, point = SMALL_JUMP(objective, point)
+                point = _teleported(objective, point)
                 with torch.no_grad():
                     x.copy_(point.x)
             x.grad = point.gradient.clone()
@@ -189,7 +195,7 @@ def _visited(make: Callable[[list[Tensor]], torch.optim.Optimizer]) -> Method:
 
 
 def _lbfgsb_from_teleport(objective: Metered, instance: Instance) -> None:
-    _, point = SMALL_JUMP(objective, objective.at(instance.x0))
+    point = _teleported(objective, objective.at(instance.x0))
     scipy_run(objective, point.x, "L-BFGS-B", LBFGSB)
 
 
@@ -198,7 +204,7 @@ def _lbfgsb_visited(objective: Metered, instance: Instance) -> None:
     x = instance.x0
     while True:
         result = scipy_run(objective, x, "L-BFGS-B", LBFGSB | {"maxiter": PERIOD})
-        _, point = SMALL_JUMP(objective, objective.at(torch.tensor(result.x)))
+        point = _teleported(objective, objective.at(torch.tensor(result.x)))
         if torch.equal(point.x, x):
             return
         x = point.x
@@ -206,7 +212,6 @@ def _lbfgsb_visited(objective: Metered, instance: Instance) -> None:
 
 CORE = (
     *_with_and_without(ALONE, "auto"),
-    Competitor(NO_CLIMB, descent(jump=DescentOnly())),
     Competitor(LBFGS, _scipy("L-BFGS-B", LBFGSB)),
     Competitor(LBFGS_60, _scipy("L-BFGS-B", LBFGSB | {"maxcor": 60})),
     Competitor(NEWTON_CG, _scipy("Newton-CG", {"xtol": 0.0})),
@@ -228,18 +233,18 @@ FOR_NETWORKS = (
 )
 
 PAPER_ARMIJO = (
-    Competitor("GD-Armijo, c = ½", descent(Armijo(), teleport=False)),
+    Competitor("GD-Armijo, c = ½", descent(Armijo(), schedule=Never())),
     Competitor(
         "GD-Armijo, c = ½, published teleports",
-        descent(Armijo(), teleport=Every(50, start=5), jump=Jump("sqp", max_hvps=50)),
+        descent(Armijo(), schedule=Every(50, start=5), solver="sqp", max_hvps=50),
     ),
     Competitor(
         "GD-Armijo, c = ½, certified teleport every 50 steps",
-        descent(Armijo(), teleport=Every(50, start=5), jump=Jump("auto", max_hvps=50)),
+        descent(Armijo(), schedule=Every(50, start=5), solver="auto", max_hvps=50),
     ),
     Competitor(
         "GD-Armijo, c = ½, certified teleport every step",
-        descent(Armijo(), teleport=Every(1), jump=Jump(Auto(explore=1), max_hvps=50)),
+        descent(Armijo(), schedule=Every(1), solver=Auto(explore=1), max_hvps=50),
     ),
 )
 """Gradient descent with the Armijo constant of the paper, for the small table of costs."""
@@ -247,9 +252,7 @@ PAPER_ARMIJO = (
 VISITED = (
     Competitor("L-BFGS-B from a teleported start", _lbfgsb_from_teleport),
     Competitor("L-BFGS-B + teleport every 50", _lbfgsb_visited),
-    Competitor(
-        "momentum + teleport every 50", descent(_momentum, teleport=Every(PERIOD, start=PERIOD), jump=SMALL_JUMP)
-    ),
+    Competitor("momentum + teleport every 50", descent(_momentum, schedule=Every(PERIOD, start=PERIOD), **BRIEF)),
     Competitor("momentum + teleports when they pay", descent(_momentum, **WHEN_IT_PAYS)),
     Competitor("GD-Armijo + teleports when they pay", descent("auto", **WHEN_IT_PAYS)),
     Competitor("AdamW 1e-2 + teleport every 50", _visited(_adamw(1e-2))),

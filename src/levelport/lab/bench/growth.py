@@ -25,13 +25,11 @@ from levelport.objective import Point
 from levelport.objectives.function import FunctionObjective
 from levelport.objectives.linear import LinearObjective
 from levelport.optim._minimize import minimize
-from levelport.optim.jump import Jump
 from levelport.problems.benchmark_problem import with_ones
 from levelport.problems.models import logistic_loss
 from levelport.problems.optima import compute
 from levelport.problems.registry import problem
 from levelport.problems.synthetic import logistic_data
-from levelport.solvers.recycled import Recycled
 
 REG = 1e-6
 ACCURACY = 1e-6
@@ -111,10 +109,9 @@ class TeleportCostSpec(RunSpec):
             x0 = 1.0 / separable.weights
             objective = FunctionObjective(separable, x0)
         # Ten pairs, ten HVPs: teleports do about the same work at every size.
-        jump = Recycled(memory=10) if self.jump == "recycled" else Jump("auto", max_hvps=10)
         iterations = self.iterations if self.jump == "recycled" else 3
         began = time.thread_time()
-        result = minimize(objective, x0, jump=jump, gtol=0.0, max_iterations=iterations)
+        result = minimize(objective, x0, solver="auto", max_hvps=10, gtol=0.0, max_iterations=iterations)
         seconds = time.thread_time() - began
         facts = {
             "cpu_seconds_per_teleport": seconds / max(1, result.teleports),

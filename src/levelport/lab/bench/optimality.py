@@ -16,9 +16,9 @@ from torch import Tensor
 from levelport.lab.bench.instances import ProblemName
 from levelport.lab.engine.spec import Run, RunSpec
 from levelport.objective import Objective
-from levelport.optim._minimize import minimize
+from levelport.optim import Never, minimize
 from levelport.problems.registry import problem
-from levelport.solvers import SQP, Auto, Teleporter, teleport
+from levelport.solvers import SQP, Auto, Solver, teleport
 
 TRIED_HVPS = (15, 20, 30, 40, 50, 60)
 """HVPs; 50 is the default, 60 what the goal allows."""
@@ -48,12 +48,11 @@ class OptimalitySpec(RunSpec):
         named = problem(self.problem.name, reg=self.problem.reg, seed=self.problem.seed)
         objective = named.objective()
         zero = torch.zeros(objective.dimension, dtype=objective.dtype)
-        x = minimize(objective, zero, "armijo", False, gtol=0.0, max_iterations=self.steps).x
-        assert isinstance(x, Tensor)
+        x = minimize(objective, zero, "armijo", schedule=Never(), gtol=0.0, max_iterations=self.steps).x
         level = objective.at(x).value
         facts: dict[str, float] = {"dimension": float(objective.dimension)}
         reached = []
-        contestants: list[tuple[str, Teleporter, int]] = [(f"auto_{budget}", Auto(), budget) for budget in TRIED_HVPS]
+        contestants: list[tuple[str, Solver, int]] = [(f"auto_{budget}", Auto(), budget) for budget in TRIED_HVPS]
         contestants.append(("published", SQP(), TRIED_HVPS[-1]))
         for name, solver, budget in contestants:
             result = teleport(objective, x, solver, max_hvps=budget)

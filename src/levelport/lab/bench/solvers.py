@@ -24,10 +24,10 @@ from levelport.lab.engine.spec import Run, RunSpec
 from levelport.lab.engine.store import TaskResult
 from levelport.lab.pictures import BLUE, GREEN, ORANGE, PURPLE, RED
 from levelport.objective import Objective
-from levelport.optim import Armijo, minimize
+from levelport.optim import Armijo, Never, minimize
 from levelport.problems.quadratics import Quadratic
 from levelport.problems.registry import problem
-from levelport.solvers import SQP, Auto, Teleporter, TeleportResult, teleport
+from levelport.solvers import SQP, Auto, Solver, TeleportResult, teleport
 
 HVP_BUDGETS = (10, 25, 50, 200)
 """Hessian-vector products; the last one decides who reaches most."""
@@ -50,7 +50,7 @@ class Contestant:
     """A solver with the name, colour and marker that tables and pictures give it."""
 
     name: str
-    make: Callable[[], Teleporter]
+    make: Callable[[], Solver]
     color: str
     marker: str
     max_dimension: int = UNLIMITED
@@ -96,8 +96,8 @@ def logistic_case(data: str, reg: float, *, steps: int = 5) -> Case:
     """
     objective = logistic_objective(data, reg)
     origin = torch.zeros(objective.dimension, dtype=torch.float64)
-    descended = minimize(objective, origin, Armijo(c=1e-4, grow=1.0), False, gtol=0.0, max_iterations=steps).x
-    assert isinstance(descended, Tensor)
+    rule = Armijo(c=1e-4, grow=1.0)
+    descended = minimize(objective, origin, rule, schedule=Never(), gtol=0.0, max_iterations=steps).x
     return Case(f"logistic {data}, reg {reg:g}", objective, descended)
 
 

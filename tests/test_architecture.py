@@ -24,7 +24,8 @@ def imported(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "levelport":
             tail = node.module.split(".")[1:]
-            homes = {levelport._HOME.get(alias.name, alias.name).split(".")[0] for alias in node.names}
+            named = [alias.name for alias in node.names if alias.name != "__version__"]
+            homes = {levelport._HOME.get(name, name).split(".")[0] for name in named}
             names |= {tail[0]} if tail else homes
         elif isinstance(node, ast.Import):
             names |= {a.name.split(".")[1] for a in node.names if a.name.startswith("levelport.")}

@@ -9,6 +9,7 @@ import torch
 from levelport.lab.engine.spec import Run, RunStatus
 from levelport.lab.paper.batched import batched
 from levelport.lab.paper.methods import Method
+from levelport.lab.paper.network import NetworkObjective
 from levelport.lab.paper.teleports import TeleportPlan
 from levelport.lab.paper.training import Batches, Descent, Training
 from levelport.optim import Armijo, At, FixedStep, Momentum, Never, Normalized, Polyak, minimize
@@ -35,7 +36,7 @@ def one_by_one(name: str, method: Method, setting: float, ticks: int, plan: Tele
         rule,
         schedule=At(plan.at) if plan is not None else Never(),
         solver="auto" if plan is None else plan.teleporter(),
-        max_hvps=1 if plan is None else plan.limit + (plan.solver == "published"),
+        max_hvps=1 if plan is None else plan.limit + (plan.solver != "ours"),
         gtol=0.0,
         max_iterations=ticks,
     )
@@ -44,7 +45,7 @@ def one_by_one(name: str, method: Method, setting: float, ticks: int, plan: Tele
     assert isinstance(result.x, torch.Tensor)
     return Run(
         final_value=result.value,
-        facts={"accuracy": named.test_accuracy(result.x)},
+        facts={"accuracy": named.test_accuracy(result.x), "squared_norm": float(result.x @ result.x)},
         curves={
             "value": np.array([row.value for row in rows]),
             "gradient_norm": np.array([row.gradient_norm for row in rows]),
@@ -53,7 +54,7 @@ def one_by_one(name: str, method: Method, setting: float, ticks: int, plan: Tele
     )
 
 
-@pytest.mark.parametrize("solver", [None, "published", "ours"])
+@pytest.mark.parametrize("solver", [None, "text", "released", "ours"])
 @pytest.mark.parametrize("method", list(Method))
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_batched_equals_one_by_one(name: str, method: Method, solver: str | None) -> None:
@@ -77,6 +78,9 @@ def test_batched_equals_one_by_one(name: str, method: Method, solver: str | None
             run.curves["gradient_equivalents"], expected.curves["gradient_equivalents"], rtol=slack
         )
         assert run.final_value == run.curves["value"][-1]
+        penalty = PROBLEMS[name] * expected.facts["squared_norm"]
+        assert run.curves["value"][-1] - run.curves["loss"][-1] == pytest.approx(penalty, rel=1e-9)
+        assert run.facts["final_loss"] == run.curves["loss"][-1]
         assert run.curves["test_accuracy"][-1] == pytest.approx(expected.facts["accuracy"], abs=1e-12)
         assert len(run.curves["value"]) == ticks + 1
         assert run.facts["teleports"] == (2 if plan is not None else 0)
@@ -123,7 +127,7 @@ def test_a_search_that_found_nothing_is_not_repeated() -> None:
     W, f, g = torch.zeros(2, 3, dtype=torch.float64), torch.ones(2, dtype=torch.float64), torch.ones(2, 3).double()
     trials: list[float] = []
 
-    def ray(steps: torch.Tensor) -> torch.Tensor:
+    def ray(steps: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
         trials.append(float(steps[0]))
         return torch.stack([f[0] + 1.0, f[1] - 2.0 * steps[1]])
 
@@ -136,20 +140,63 @@ def test_a_search_that_found_nothing_is_not_repeated() -> None:
     assert second.values[0] == 0
 
 
-def test_training_keeps_the_curves_of_the_best_setting_only() -> None:
+def test_training_keeps_all_curves_of_the_best_setting_only() -> None:
     spec = Training("logreg/titanic", 1e-3, Method.SGD, (100.0, 1.0, 0.01), 10)
     runs = spec.run()
     values = [run.final_value for run in runs]
     (chosen,) = [run for run in runs if run.chosen]
     assert chosen.final_value == min(values)
-    assert [bool(run.curves) for run in runs] == [run.chosen for run in runs]
+    assert ["gradient_norm" in run.curves for run in runs] == [run.chosen for run in runs]
+    assert all(len(run.curves["loss"]) == 11 for run in runs)  # enough to score every setting by either protocol
 
 
 def test_timed_training_repeats_the_chosen_run_alone() -> None:
     plain = Training("logreg/titanic", 1e-3, Method.SGD, (1.0, 0.01), 10)
-    timed = Training("logreg/titanic", 1e-3, Method.SGD, (1.0, 0.01), 10, timed=True)
+    timed = Training("logreg/titanic", 1e-3, Method.SGD, (1.0, 0.01), 10, timed="chosen")
     (a,) = [run for run in plain.run() if run.chosen]
     (b,) = [run for run in timed.run() if run.chosen]
     assert a.setting == b.setting
     np.testing.assert_allclose(a.curves["value"], b.curves["value"], rtol=1e-12)
     assert np.all(np.diff(b.curves["seconds"]) > 0)
+
+
+def test_every_setting_can_be_timed_alone() -> None:
+    spec = Training("logreg/titanic", 1e-3, Method.SGD, (1.0, 0.01), 10, timed="every")
+    together = Training("logreg/titanic", 1e-3, Method.SGD, (1.0, 0.01), 10).run()
+    for alone, run in zip(spec.run(), together, strict=True):
+        np.testing.assert_allclose(alone.curves["value"], run.curves["value"], rtol=1e-12)
+        assert np.all(np.diff(alone.curves["seconds"]) > 0)
+
+
+def test_a_member_that_leaves_the_admissible_range_stops_and_the_others_do_not_notice() -> None:
+    """2·reg = 2: with a step of 2 the weights grow threefold per step; a step of 0.01 is tame."""
+    named = problem("logreg/titanic", reg=1.0)
+    free = Descent(batched(named), Method.SGD, (2.0, 0.01), None, None).run(30)
+    wild, tame = Descent(batched(named), Method.SGD, (2.0, 0.01), None, None, admissible=10.0).run(30)
+    losses = wild.curves["loss"]
+    assert losses[-1] >= 10.0 * losses[0] > losses[:-1].max()
+    assert wild.status is RunStatus.DIVERGED
+    assert wild.message == f"the loss had grown to 10 times its first at record {len(losses)}"
+    np.testing.assert_array_equal(losses, free[0].curves["loss"][: len(losses)])
+    np.testing.assert_array_equal(tame.curves["loss"], free[1].curves["loss"])
+
+
+def test_the_last_batch_can_be_dropped() -> None:
+    assert [len(rows) for rows in Batches(64, 0, drop_last=True).epoch(0, 200)] == [64, 64, 64]
+    assert [len(rows) for rows in Batches(64, 0, drop_last=True).epoch(0, 40)] == [40]
+
+
+@pytest.mark.parametrize("name", ["mlp-relu-6-5/titanic", "mlp-softplus-7/digits", "mlp-softplus-5-4-3/blood"])
+def test_networks_in_closed_form_are_those_of_autograd(name: str) -> None:
+    """Value, gradient and Hessian-vector product, and what they are charged."""
+    named = problem(name, reg=1e-2)
+    generator = torch.Generator().manual_seed(0)
+    x = named.initial_point() + 0.3 * torch.randn(named.dimension, generator=generator, dtype=torch.float64)
+    v = torch.randn(named.dimension, generator=generator, dtype=torch.float64)
+    ours, theirs = NetworkObjective(named), named.objective()
+    a, b = ours.at(x), theirs.at(x, curvature=True)
+    assert a.value == pytest.approx(b.value, rel=1e-13)
+    torch.testing.assert_close(a.gradient, b.gradient, rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(a.hvp(v), b.hvp(v), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(ours.at(x).hvp(v), b.hvp(v), rtol=1e-10, atol=1e-12)  # without a gradient before
+    assert (ours.cost.values, ours.cost.gradients, ours.cost.hvps) == (0, 1, 2)

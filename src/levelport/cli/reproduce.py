@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 import typer
 
 from levelport.cli.speech import say, trouble_in_words, usage
-from levelport.lab.choices import BackendName, HalfName, Reference, SolverName, Tier
+from levelport.lab.choices import BackendName, HalfName, Protocol, Reference, SolverName, Tier
 
 if TYPE_CHECKING:
     from levelport.lab.claims import Claim
@@ -34,8 +34,11 @@ def reproduce_command(
         list[float] | None, typer.Option("--reg", help="Profiles: only these penalties; may repeat.")
     ] = None,
     reference: Annotated[
-        Reference, typer.Option(help="f* of profiles: exact, or estimated as in the paper.")
+        Reference, typer.Option(help="f* of profiles: exact, estimated as in the paper, or the authors' own numbers.")
     ] = "exact",
+    protocol: Annotated[
+        Protocol, typer.Option(help="Run and score as the paper's text says, or as its released scripts do.")
+    ] = "text",
 ) -> None:
     """Reproduce figures of the paper: run what is missing, draw, and check what the paper concludes from them."""
     from levelport.lab.engine.backends import Backend, default_jobs
@@ -53,14 +56,16 @@ def reproduce_command(
             data_info(name)
     with usage():
         where = Backend(backend, jobs or default_jobs(), address)
-    setup = Setup(
-        tier=tier,
-        solvers=get_args(SolverName) if solver == "both" else (solver,),
-        sets=tuple(sets or ()),
-        regs=tuple(reg or ()),
-        halves=() if half == "both" else (half,),
-        reference=reference,
-    )
+    with usage("--reference"):
+        setup = Setup(
+            tier=tier,
+            solvers=get_args(SolverName) if solver == "both" else (solver,),
+            sets=tuple(sets or ()),
+            regs=tuple(reg or ()),
+            halves=() if half == "both" else (half,),
+            reference=reference,
+            protocol=protocol,
+        )
     failures = 0
     for study in studies:
         say(f"\n{study.name}  {study.title}", "bold")
@@ -99,7 +104,7 @@ def _reproduce_one(study: Study, setup: Setup, out: Path, backend: Backend) -> i
     for failure in done.sweep.failures[:5]:
         say(f"failed: {failure}", "red")
     _print_claims(done.claims)
-    directory = figure_directory(out, setup.tier, study.name)
+    directory = figure_directory(out, setup.tier, study.name, setup.protocol)
     took = in_words(done.sweep.seconds) if done.sweep.computed else "nothing to compute"
     say(f"{len(done.pictures)} pictures and table.csv in {directory} ({took})")
     return len(done.sweep.failures)

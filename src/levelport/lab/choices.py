@@ -13,8 +13,12 @@ SolverName = Literal["published", "ours"]
 HalfName = Literal["stochastic", "deterministic"]
 """The halves of a performance profile."""
 
-Reference = Literal["exact", "paper"]
-"""Which f* decides what is solved: certified (for networks the best value seen), or the paper's estimate."""
+Protocol = Literal["text", "released"]
+"""How the paper's experiments are run and scored: as its text says, or as its authors' released scripts do."""
+
+Reference = Literal["exact", "paper", "released"]
+"""Which f* decides what is solved: certified (for networks the best value seen), estimated as the paper says, or the
+authors' own numbers."""
 
 BackendName = Literal["loky", "dask", "ray"]
 """Where runs are computed: processes here, or a cluster."""

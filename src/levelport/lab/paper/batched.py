@@ -9,8 +9,10 @@ are the gradients:
 Along a ray the margins are linear in the step, X (w - η g) = X w - η X g, so that a line search takes no further
 product with X.
 
-**Fully connected networks.** A layer of all members is one batched product, H_j ← φ(H_j W_jᵀ + b_j). Since member j's
-loss depends on row j of the parameters only, one backward pass through Σ_j f_j gives all gradients.
+**Fully connected networks.** On a mini-batch a layer of all members is one batched product, H_j ← φ(H_j W_jᵀ + b_j),
+and since member j's loss depends on row j of the parameters only, one backward pass through Σ_j f_j gives all
+gradients. On all samples the products are large enough to be done one member after the other, without autograd
+(:mod:`levelport.lab.paper.network`), which is faster.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from levelport.lab.paper.methods import Ray
+from levelport.lab.paper.network import NetworkObjective
 from levelport.objective import Objective
 from levelport.problems.benchmark_problem import Problem, with_ones
 from levelport.problems.datasets import Targets
@@ -50,8 +53,13 @@ class BatchedProblem(ABC):
         self.objective: Objective = problem.objective()
 
     @abstractmethod
-    def values_and_gradients(self, W: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """f_j and, as rows, ∇f at w_j; ``rows`` are sample numbers."""
+    def values_and_gradients(
+        self, W: Tensor, rows: Tensor | None = None, wanted: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """f_j and, as rows, ∇f at w_j; ``rows`` are sample numbers.
+
+        ``wanted`` marks the members that are needed; the others may be zero instead.
+        """
 
     @abstractmethod
     def ray(self, W: Tensor, directions: Tensor, rows: Tensor | None = None) -> Ray:
@@ -75,7 +83,9 @@ class BatchedLogistic(BatchedProblem):
     def _rows(self, rows: Tensor | None) -> Tensor:
         return self._signed if rows is None else self._signed[rows]
 
-    def values_and_gradients(self, W: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def values_and_gradients(
+        self, W: Tensor, rows: Tensor | None = None, wanted: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         signed = self._rows(rows)
         margins = signed @ W.T
         values = self._values(margins, W)
@@ -87,7 +97,7 @@ class BatchedLogistic(BatchedProblem):
         margins = signed @ W.T
         change = signed @ directions.T
 
-        def values(steps: Tensor) -> Tensor:
+        def values(steps: Tensor, wanted: Tensor) -> Tensor:
             return self._values(margins - change * steps, W - steps[:, None] * directions)
 
         return values
@@ -110,6 +120,7 @@ class BatchedNetwork(BatchedProblem):
         self._activation = _ACTIVATIONS[problem.model.activation]
         self._sizes = problem.model.sizes(problem.info.features, problem.info.outputs)
         self._train, self._test = problem.train, problem.test
+        self.objective = NetworkObjective(problem)  # the same f as the problem's own, without autograd
 
     def _forward(self, W: Tensor, inputs: Tensor) -> Tensor:
         """Outputs of all members, (members, samples, outputs); parameters are laid out as in ``nn.Sequential``."""
@@ -140,7 +151,15 @@ class BatchedNetwork(BatchedProblem):
         size = max(1, _MOST_ENTRIES // entries)
         return [slice(start, start + size) for start in range(0, len(W), size)]
 
-    def values_and_gradients(self, W: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def values_and_gradients(
+        self, W: Tensor, rows: Tensor | None = None, wanted: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        if rows is None:
+            f, g = W.new_zeros(len(W)), torch.zeros_like(W)
+            for member in _members(W, wanted):
+                point = self.objective.at(W[member])
+                g[member], f[member] = point.gradient, point.value
+            return f, g
         values, gradients = [], []
         for group in self._groups(W, rows):
             leaf = W[group].detach().requires_grad_()
@@ -152,8 +171,13 @@ class BatchedNetwork(BatchedProblem):
 
     def ray(self, W: Tensor, directions: Tensor, rows: Tensor | None = None) -> Ray:
         @torch.no_grad()
-        def values(steps: Tensor) -> Tensor:
+        def values(steps: Tensor, wanted: Tensor) -> Tensor:
             moved = W - steps[:, None] * directions
+            if rows is None:
+                f = W.new_full((len(W),), torch.inf)
+                for member in _members(W, wanted):
+                    f[member] = self.objective.at(moved[member]).value
+                return f
             losses = [self._losses(moved[group], rows) for group in self._groups(moved, rows)]
             return torch.cat(losses) + self._penalty(moved)
 
@@ -165,11 +189,15 @@ class BatchedNetwork(BatchedProblem):
     @torch.no_grad()
     def accuracies(self, W: Tensor) -> Tensor:
         shares = []
-        for row in W:
-            output = self._forward(row[None], self._test.inputs)[0]
+        for group in self._groups(W, None):
+            output = self._forward(W[group], self._test.inputs)
             if self.problem.info.targets is Targets.CLASSES:
-                right = output.argmax(dim=1) == self._test.targets
+                right = output.argmax(dim=2) == self._test.targets
             else:
-                right = output[:, 0] * self._test.targets > 0
-            shares.append(right.double().mean())
-        return torch.stack(shares)
+                right = output[:, :, 0] * self._test.targets > 0
+            shares.append(right.double().mean(dim=1))
+        return torch.cat(shares)
+
+
+def _members(W: Tensor, wanted: Tensor | None) -> list[int]:
+    return list(range(len(W))) if wanted is None else [int(member) for member in wanted.nonzero()]

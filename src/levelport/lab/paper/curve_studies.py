@@ -19,11 +19,12 @@ from levelport.lab.paper.methods import Method
 from levelport.lab.paper.profile_grid import Model, Variant, half_of, variants
 from levelport.lab.paper.profiles import Band
 from levelport.lab.paper.study import METHOD_COLOURS, Results, Setup, Study, method_legend
-from levelport.lab.paper.teleports import TeleportPlan, every
+from levelport.lab.paper.teleports import TeleportPlan, as_scheduled, every, planned_solver
 from levelport.lab.paper.training import Training
 from levelport.lab.pictures import WITH_TELEPORTS, WITHOUT_TELEPORTS, legend_below, new_figure
 
 QUANTITIES = (("value", "objective"), ("gradient_norm", "gradient norm"), ("test_accuracy", "test accuracy"))
+"""What is drawn. The released scripts draw the loss without its penalty in place of the objective."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,15 @@ class CurveStudy(Study):
 
     def runs(self, setup: Setup, results: Results, scene: Scene, variant: Variant) -> list[Run]:
         """The chosen runs of all restarts that are there."""
-        found = [results.best(self.spec(setup, scene, variant, seed)) for seed in scene.seeds]
+        found = [self.run(setup, results, scene, variant, seed) for seed in scene.seeds]
         return [run for run in found if run is not None and len(run.curves.get("value", ()))]
+
+    def run(self, setup: Setup, results: Results, scene: Scene, variant: Variant, seed: int) -> Run | None:
+        """The setting with the smallest final f, or (released) with the smallest final loss without its penalty."""
+        task = results.task(self.spec(setup, scene, variant, seed))
+        if task is None or setup.protocol == "text":
+            return None if task is None else task.best
+        return min(task.runs, key=lambda run: run.facts["final_loss"])
 
     def pictures(self, setup: Setup, results: Results) -> dict[str, Figure]:
         scenes = self.scenes(setup)
@@ -84,8 +92,11 @@ class CurveStudy(Study):
                     for variant in (Variant(method), Variant(method, solver)):
                         runs = self.runs(setup, results, scene, variant)
                         if runs:
-                            draw_bands(row, runs, METHOD_COLOURS[method], solid=variant.solver is not None)
-                for panel, (_, title) in zip(row, QUANTITIES, strict=True):
+                            quantities = [_scored(setup, quantity) for quantity, _ in QUANTITIES]
+                            solid = variant.solver is not None
+                            draw_bands(row, quantities, runs, METHOD_COLOURS[method], solid=solid)
+                for panel, (quantity, title) in zip(row, QUANTITIES, strict=True):
+                    title = "loss" if _scored(setup, quantity) == "loss" else title
                     panel.set_title(f"{title}, {scene.title}" if len(scenes) > 1 else title)
                     panel.set_xlabel(self.tick)
             legend_below(figure, method_legend())
@@ -97,7 +108,7 @@ class CurveStudy(Study):
         for scene in self.scenes(setup):
             for variant in variants(setup.solvers):
                 for seed in scene.seeds:
-                    run = results.best(self.spec(setup, scene, variant, seed))
+                    run = self.run(setup, results, scene, variant, seed)
                     if run is None:
                         continue
                     accuracy = run.curves.get("test_accuracy", np.array([np.nan]))
@@ -145,15 +156,21 @@ class CurveStudy(Study):
                 pair = [self.runs(setup, results, scene, v) for v in (Variant(method), Variant(method, solver))]
                 if any(len(runs) < len(scene.seeds) for runs in pair):
                     raise NotRunError
-                before, after = (float(np.median([run.curves[quantity][-1] for run in runs])) for runs in pair)
+                name = _scored(setup, quantity)
+                before, after = (float(np.median([run.curves[name][-1] for run in runs])) for runs in pair)
                 found[scene.title, method] = before, after
         return found
 
 
-def draw_bands(panels: Sequence[Axes], runs: list[Run], colour: str, *, solid: bool) -> None:
+def _scored(setup: Setup, quantity: str) -> str:
+    """The curve that the protocol draws and compares where the study says ``quantity``."""
+    return "loss" if quantity == "value" and setup.protocol == "released" else quantity
+
+
+def draw_bands(panels: Sequence[Axes], quantities: Sequence[str], runs: list[Run], colour: str, *, solid: bool) -> None:
     """Median and, where there are restarts, quartiles of the three quantities."""
     style = WITH_TELEPORTS if solid else WITHOUT_TELEPORTS
-    for panel, (quantity, _) in zip(panels, QUANTITIES, strict=True):
+    for panel, quantity in zip(panels, quantities, strict=True):
         band = Band.of([run.curves[quantity] for run in runs])
         ticks = np.arange(len(band.median))
         panel.plot(ticks, _drawable(band.median), color=colour, linestyle=style, linewidth=1.2)
@@ -180,14 +197,21 @@ class MnistStudy(CurveStudy):
         return [Scene(f"mlp-{self.activation}-{units}/{data}", seeds)]
 
     def spec(self, setup: Setup, scene: Scene, variant: Variant, seed: int) -> Training:
-        ticks = {"full": 100 if self.batch is None else 30, "quick": 16, "smoke": 7}[setup.tier]
+        released = setup.protocol == "released"
+        whole = (50, 10) if released else (100, 30)  # of iterations and epochs; the text does not say
+        ticks = {"full": whole[self.batch is not None], "quick": 16, "smoke": 7}[setup.tier]
         settings = variant.method.settings
         if setup.tier != "full":
             settings = (0.1, 0.5) if variant.method is Method.ARMIJO else (1.0, 0.1, 0.01)
+        elif released and variant.method is not Method.ARMIJO:
+            settings = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
         plan = None
         if variant.solver is not None:
             limit = 2 if setup.tier == "smoke" else 50
-            plan = TeleportPlan(variant.solver, every(5, 5, ticks), limit=limit)
+            at = every(5, 5, ticks)
+            if released:
+                at = as_scheduled(every(10, 5, ticks) if self.batch is None else every(2, 1, ticks), "released")
+            plan = TeleportPlan(planned_solver(variant.solver, setup.protocol), at, limit=limit)
         return Training(
             scene.title,
             1e-2,
@@ -198,6 +222,7 @@ class MnistStudy(CurveStudy):
             plan=plan,
             seed=seed,
             precision="float32",
+            drop_last=released and self.batch is not None,
         )
 
 

@@ -25,8 +25,8 @@ from enum import Enum
 import torch
 from torch import Tensor
 
-Ray = Callable[[Tensor], Tensor]
-"""Steps η (one per member) to the values f(w_j - η_j g_j)."""
+Ray = Callable[[Tensor, Tensor], Tensor]
+"""Steps η (one per member) to the values f(w_j - η_j g_j), for the members that the second argument marks."""
 
 STEP_SIZES = (1000.0, 100.0, 10.0, 5.0, 2.0, 1.0, 1e-1, 1e-2, 1e-3, 1e-4)
 """The paper's grid."""
@@ -153,12 +153,13 @@ class _Armijo(BatchedRule):
         eta, accepted = self._last.clone(), torch.zeros_like(self._last)
         values = torch.zeros(len(W), dtype=torch.int64)
         # Where a search has found nothing, searching again from the same point would find nothing again.
-        growing = ~((f == self._hopeless[0]) & (size == self._hopeless[1]))
+        # Without a gradient (a minimum, or a member that is out) there is no ray to search along.
+        growing = (size > 0) & ~((f == self._hopeless[0]) & (size == self._hopeless[1]))
         shrinking = torch.zeros(len(W), dtype=torch.bool)
         while bool((searching := growing | shrinking).any()):
             values.add_(searching)
             # A trial that is not a number fails the comparison, as it should.
-            holds = ray(eta) <= f - self.settings * eta * size
+            holds = ray(eta, searching) <= f - self.settings * eta * size
             accepted = torch.where(searching & holds, eta, accepted)
             # Once a larger step has failed, or at the bound, the largest one that holds is known.
             shrinking = ~holds & (shrinking | (growing & (accepted == 0.0))) & (eta > self.smallest)

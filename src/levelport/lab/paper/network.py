@@ -1,6 +1,7 @@
 """Fully connected networks in closed form: loss, gradient and Hessian-vector product without autograd.
 
-With activations H₀ = X and H_l = φ(Z_l), Z_l = H_{l-1} W_lᵀ + b_l, outputs Z_L and a loss ℓ per sample, back-propagation is
+With activations H₀ = X and H_l = φ(Z_l), Z_l = H_{l-1} W_lᵀ + b_l, outputs Z_L and a loss ℓ per sample,
+back-propagation is
 
     δ_L = ∂ℓ/∂Z_L / n,    δ_{l-1} = (δ_l W_l) φ'(Z_{l-1}),    ∂f/∂W_l = δ_lᵀ H_{l-1},    ∂f/∂b_l = Σᵢ δ_l,
 
@@ -10,8 +11,8 @@ and its derivative along (V_l, c_l), written with a dot (Pearlmutter, 1994), is
     δ̇_{l-1} = (δ̇_l W_l + δ_l V_l) φ'(Z_{l-1}) + (δ_l W_l) φ''(Z_{l-1}) Ż_{l-1},
     ∇²f · V at W_l = δ̇_lᵀ H_{l-1} + δ_lᵀ Ḣ_{l-1},    at b_l = Σᵢ δ̇_l.
 
-So a gradient takes three matrix products per layer and a Hessian-vector product six more. Networks of a hundred units are
-too small for autograd: its bookkeeping and the graph of the gradient take longer than the products.
+So a gradient takes three matrix products per layer and a Hessian-vector product six more. Networks of a hundred units
+are too small for autograd: its bookkeeping and the graph of the gradient take as long as the products.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from torch import Tensor
 from levelport.objective import Objective, Point
 from levelport.objectives.linear import LogisticLoss, PointwiseLoss, SoftmaxLoss
 from levelport.problems.benchmark_problem import Problem
-from levelport.problems.datasets import Task
+from levelport.problems.datasets import Targets
 from levelport.problems.models import MLP
 
 
@@ -44,7 +45,7 @@ class NetworkObjective(Objective):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__()
-        if not isinstance(problem.model, MLP) or problem.info.task is Task.REGRESSION:
+        if not isinstance(problem.model, MLP) or problem.info.targets is Targets.REGRESSION:
             raise TypeError(f"{problem.name} is not a network that classifies.")
         self.sizes = problem.model.sizes(problem.info.features, problem.info.outputs)
         self.relu = problem.model.activation == "relu"
@@ -52,7 +53,7 @@ class NetworkObjective(Objective):
         self.inputs = problem.train.inputs
         targets = problem.train.targets
         self.loss: PointwiseLoss = (
-            SoftmaxLoss(targets, problem.info.classes) if problem.info.task is Task.CLASSES else LogisticLoss(targets)
+            SoftmaxLoss(targets, problem.info.classes) if problem.info.targets is Targets.CLASSES else LogisticLoss(targets)
         )
         self.dimension, self.dtype, self.device = problem.dimension, self.inputs.dtype, self.inputs.device
 

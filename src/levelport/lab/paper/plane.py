@@ -1,8 +1,8 @@
 """Teleporting once, at the start, on two functions of the plane: Figure 1 of the paper.
 
-Gradient descent with an Armijo line search from step size 1, the same after a teleport, and Newton's method with step
-size 0.8, from one start. The teleport aligns the gradient with an eigenvector of the Hessian, so on a quadratic the
-step after it is a Newton step and lands on the minimiser.
+Gradient descent with an Armijo line search from step size 1, the same after a teleport, and Newton's method with a
+fixed step size, from one start. The teleport aligns the gradient with an eigenvector of the Hessian, so on a quadratic
+the step after it is a Newton step and lands on the minimiser.
 """
 
 from __future__ import annotations
@@ -26,11 +26,8 @@ from levelport.solvers import Solver, TeleportResult, teleport
 FIGURE_1 = (("booth", (7.5, -4.0)), ("goldstein-price", (0.0, 0.0)))
 """Functions and starts of the paper's figure."""
 
-_STYLES = {
-    "GD": (BLUE, "dashed", "s"),
-    "GD, teleported": (ORANGE, "solid", "o"),
-    "Newton, step 0.8": (GREEN, "-.", "^"),
-}
+_STYLES = ((BLUE, "dashed", "s"), (ORANGE, "solid", "o"), (GREEN, "-.", "^"))
+"""Of the three journeys: gradient descent, the same after a teleport, Newton's method."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +79,20 @@ class PlaneExperiment:
 
 
 def experiment(
-    name: str, start: tuple[float, float], *, solver: str | Solver = "auto", iterations: int = 50
+    name: str,
+    start: tuple[float, float],
+    *,
+    solver: str | Solver = "auto",
+    max_hvps: int = 50,
+    iterations: int = 50,
+    newton_step: float = 0.8,
+    newton_iterations: int = 50,
 ) -> PlaneExperiment:
     """Run the three methods on the test function ``name``."""
     function = function_named(name)
     x0 = torch.tensor(start, dtype=torch.float64)
 
-    def travel(label: str, method: Any, schedule: Any) -> Journey:
+    def travel(label: str, method: Any, schedule: Any, iterations: int = iterations) -> Journey:
         path: list[list[float]] = []
 
         def visit(row: MinimizeRow, point: Point) -> None:
@@ -100,7 +104,7 @@ def experiment(
             method,
             schedule=schedule,
             solver=solver,
-            max_hvps=50,
+            max_hvps=max_hvps,
             max_iterations=iterations,
             callback=visit,
         )
@@ -109,10 +113,11 @@ def experiment(
     journeys = (
         travel("GD", Armijo(), Never()),
         travel("GD, teleported", Armijo(), At(0)),
-        travel("Newton, step 0.8", ExactNewton(), Never()),
+        travel(f"Newton, step {newton_step:g}", ExactNewton(newton_step), Never(), newton_iterations),
     )
     trails = Trails()  # of the same teleport once more, this time with its iterates
-    return PlaneExperiment(function, start, journeys, trails, teleport(function, x0, solver, callback=trails))
+    result = teleport(function, x0, solver, max_hvps=max_hvps, callback=trails)
+    return PlaneExperiment(function, start, journeys, trails, result)
 
 
 def figure(experiments: Sequence[PlaneExperiment]) -> Figure:
@@ -134,10 +139,9 @@ def _draw_plane(axes: Axes, one: PlaneExperiment) -> None:
     window = window_with(function.window, descents)
     level = one.teleport.value_start
     draw_level_sets(axes, function, window, minimum=function.minimum, level=level)
-    for journey in one.journeys:
-        color, style, marker = _STYLES[journey.label]
+    for number, (journey, (color, style, marker)) in enumerate(zip(one.journeys, _STYLES, strict=True)):
         path = journey.path
-        if journey.label == "GD, teleported":
+        if number == 1:
             draw_path(axes, path[:2], color="0.3", style="dotted", marker="", label="teleport")
             path = path[1:]
         draw_path(axes, path, color=color, style=style, marker=marker, label=journey.label, size=4)
@@ -150,8 +154,7 @@ def _draw_plane(axes: Axes, one: PlaneExperiment) -> None:
 def _draw_curves(axes: Axes, one: PlaneExperiment, *, gap: bool) -> None:
     """f - f* or ‖∇f‖ over the steps; a teleport is a vertical line at step 0."""
     floor = 1e-12 * (one.teleport.value_start if gap else one.teleport.gradient_norm)
-    for journey in one.journeys:
-        color, style, marker = _STYLES[journey.label]
+    for journey, (color, style, marker) in zip(one.journeys, _STYLES, strict=True):
         rows = journey.result.trace
         heights = [row.value - one.function.minimum if gap else row.gradient_norm for row in rows]
         axes.semilogy(

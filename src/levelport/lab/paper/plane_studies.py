@@ -11,18 +11,15 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 
-from levelport.lab.choices import SolverName
+from levelport.lab.choices import Protocol, SolverName
 from levelport.lab.claims import Claim
 from levelport.lab.engine.spec import Run, RunSpec
 from levelport.lab.paper import plane
 from levelport.lab.paper.study import Results, Setup, Study
-from levelport.lab.paper.teleports import TeleportPlan
+from levelport.lab.paper.teleports import PlannedSolver, TeleportPlan, planned_solver
 from levelport.lab.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, RED, legend_below, new_figure
 from levelport.problems.functions import function_named
-
-
-def _experiment(function: str, start: tuple[float, float], solver: SolverName) -> plane.PlaneExperiment:
-    return plane.experiment(function, start, solver=TeleportPlan(solver, (0,)).teleporter())
+from levelport.solvers import SQP, Auto
 
 
 @dataclass(frozen=True)
@@ -30,16 +27,40 @@ class PlaneRun(RunSpec):
     """Gradient descent, the same after a teleport, and Newton's method on a function of the plane."""
 
     kind: ClassVar[str] = "plane"
+    revision: ClassVar[int] = 2
     function: str
     start: tuple[float, float]
-    solver: SolverName
+    solver: PlannedSolver
+    protocol: Protocol = "text"
+
+    @classmethod
+    def figure_1(cls, solver: SolverName, protocol: Protocol) -> list[PlaneRun]:
+        """The two functions of the paper."""
+        planned = planned_solver(solver, protocol)
+        return [cls(function, start, planned, protocol) for function, start in plane.FIGURE_1]
+
+    def experiment(self) -> plane.PlaneExperiment:
+        """All of it; the released figure has its own settings of the published solver, and other numbers of steps."""
+        if self.protocol == "text":
+            return plane.experiment(self.function, self.start, solver=TeleportPlan(self.solver, (0,)).teleporter())
+        published = SQP.released(figure=1)
+        solver, hvps = (Auto(explore=1), 50) if self.solver == "ours" else (published, published.max_iterations + 1)
+        return plane.experiment(
+            self.function,
+            self.start,
+            solver=solver,
+            max_hvps=hvps,
+            iterations=100,
+            newton_step=0.99,
+            newton_iterations=20,
+        )
 
     @property
     def label(self) -> str:
         return f"{self.function}, {self.solver} solver"
 
     def run(self) -> list[Run]:
-        experiment = _experiment(self.function, self.start, self.solver)
+        experiment = self.experiment()
         teleport, minimum = experiment.teleport, experiment.function.minimum
         facts = {
             "gain": teleport.gain,
@@ -68,11 +89,11 @@ class TestFunctions(Study):
     title = "Booth and Goldstein-Price: level sets, teleport, gradient descent, Newton"
 
     def specs(self, setup: Setup) -> list[RunSpec]:
-        return [PlaneRun(function, start, solver) for solver in setup.solvers for function, start in plane.FIGURE_1]
+        return [run for solver in setup.solvers for run in PlaneRun.figure_1(solver, setup.protocol)]
 
     def pictures(self, setup: Setup, results: Results) -> dict[str, Figure]:
         return {
-            f"fig1-{solver}": plane.figure([_experiment(function, start, solver) for function, start in plane.FIGURE_1])
+            f"fig1-{solver}": plane.figure([run.experiment() for run in PlaneRun.figure_1(solver, setup.protocol)])
             for solver in setup.solvers
         }
 
@@ -96,7 +117,7 @@ class TestFunctions(Study):
     def claims(self, setup: Setup, results: Results) -> list[Claim]:
         claims = []
         for solver in setup.solvers:
-            booth, goldstein = (PlaneRun(f, s, solver) for f, s in plane.FIGURE_1)
+            booth, goldstein = PlaneRun.figure_1(solver, setup.protocol)
 
             def one_step(spec: PlaneRun = booth) -> tuple[bool, str]:
                 plain, teleported = (run.facts["steps_to_gap_1e-6"] for run in results.runs(spec)[:2])
@@ -111,7 +132,8 @@ class TestFunctions(Study):
                 values = results.runs(spec)[2].curves["value"]
                 minimum = function_named(spec.function).minimum
                 first, last = values[0], values[-1]
-                words = f"Newton with step 0.8 goes from {first:.4g} to {last:.4g}; the minimum is {minimum:g}"
+                step = 0.8 if spec.protocol == "text" else 0.99
+                words = f"Newton with step {step} goes from {first:.4g} to {last:.4g}; the minimum is {minimum:g}"
                 return not last <= minimum + 1e-3 * (first - minimum), words
 
             one, maximum = (

@@ -1,7 +1,8 @@
 """The runs behind a performance profile: problems × methods × with and without teleports.
 
 A profile has two *halves*, deterministic and stochastic. The problems are data sets × penalties; the paper has twenty
-sets and six penalties. Everything that differs between tiers is in :func:`half_of`.
+sets and six penalties. Everything that differs between tiers and protocols is in :func:`half_of`; what differs in
+scoring alone is in :func:`scored`, so that both protocols score the same runs where they can.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from levelport.lab.choices import HalfName, SolverName
+from levelport.lab.choices import HalfName, Protocol, SolverName
 from levelport.lab.engine.spec import Run
 from levelport.lab.paper.methods import Method
-from levelport.lab.paper.profiles import Axis, spent_until_solved
+from levelport.lab.paper.profiles import RELEASED, TEXT, Axis, Scoring
+from levelport.lab.paper.released_optima import released_optimum
 from levelport.lab.paper.study import Results, Setup
-from levelport.lab.paper.teleports import TeleportPlan, every
+from levelport.lab.paper.teleports import TeleportPlan, as_scheduled, every, planned_solver
 from levelport.lab.paper.training import Precision, Training
 from levelport.problems import REGULARISATION
 from levelport.problems.catalogue import UCI
@@ -57,6 +59,10 @@ class Half:
         tau: the accuracy that counts as solved.
         precision: of the arithmetic; networks are trained in single precision, as PyTorch does by default.
         settings: a smaller grid of step sizes than the paper's; empty for the paper's.
+        timed: which settings are run alone, for their time.
+        protocol: decides the mode of the published solver, and whether the last mini-batch is dropped.
+        plain_ticks: how long methods without teleports run, where that differs.
+        admissible: see :class:`Training`.
     """
 
     name: HalfName
@@ -69,7 +75,10 @@ class Half:
     tau: float
     precision: Precision
     settings: tuple[float, ...] = ()
-    timed: bool = False
+    timed: Literal["no", "chosen", "every"] = "no"
+    protocol: Protocol = "text"
+    plain_ticks: int | None = None
+    admissible: float | None = None
 
     def problems(self) -> list[tuple[str, float]]:
         """Names and penalties."""
@@ -79,7 +88,7 @@ class Half:
         """The run of one variant on one problem."""
         plan = None
         if variant.solver is not None:
-            plan = TeleportPlan(variant.solver, self.at, limit=variant.limit)
+            plan = TeleportPlan(planned_solver(variant.solver, self.protocol), self.at, limit=variant.limit)
         settings = variant.method.settings
         if self.settings:
             settings = self.settings if variant.method is not Method.ARMIJO else (0.1, 0.5)
@@ -88,21 +97,22 @@ class Half:
             reg,
             variant.method,
             settings,
-            self.ticks,
+            self.plain_ticks if self.plain_ticks is not None and plan is None else self.ticks,
             batch=self.batch,
             plan=plan,
             timed=self.timed,
             precision=self.precision,
+            drop_last=self.batch is not None and self.protocol == "released",
+            admissible=self.admissible if plan is not None or self.timed != "no" else None,
         )
 
     def reference(self, problem: str, reg: float) -> Training:
-        """The paper's estimate of f*: momentum with its own teleports, five (or 2.5) times as long."""
-        longer = self.ticks * 5 if self.batch is None else self.ticks * 5 // 2
-        period = 50 if self.batch is None else 10
+        """The paper's estimate of f*: momentum with its own teleports, five times as long (text, epochs: 2.5 times)."""
+        longer = self.ticks * 5 if self.batch is None or self.protocol == "released" else self.ticks * 5 // 2
+        at = as_scheduled(every(50 if self.batch is None else 10, 5, longer), self.protocol)
         spec = self.spec(problem, reg, Variant(Method.MOMENTUM, "published"))
-        return replace(
-            spec, ticks=longer, timed=False, plan=TeleportPlan("published", every(period, 5, longer), limit=50)
-        )
+        plan = TeleportPlan(planned_solver("published", self.protocol), at)
+        return replace(spec, ticks=longer, timed="no", plan=plan, admissible=None)
 
 
 def variants(solvers: tuple[SolverName, ...], limits: tuple[int, ...] = (50,)) -> list[Variant]:
@@ -117,7 +127,15 @@ def half_of(model: Model, name: HalfName, setup: Setup, *, longer: bool = False,
     ``longer`` is the paper's timed variant: twice as long, teleports to the end. ``initial`` teleports at the start.
     """
     half = {"full": _full, "quick": _quick, "smoke": _smoke}[setup.tier](model, name, longer)
-    return replace(half, sets=setup.sets or half.sets, regs=setup.regs or half.regs, at=(0,) if initial else half.at)
+    half = replace(half, sets=setup.sets or half.sets, regs=setup.regs or half.regs, protocol=setup.protocol)
+    half = replace(half, at=(0,) if initial else as_scheduled(half.at, setup.protocol))
+    if setup.protocol == "text":
+        return half
+    # Figures 9 to 12 are read by the released rule alone, which never counts a run that has left its ceiling. The runs
+    # of Figures 4 and 8 serve others as well: they go on.
+    ceiling = RELEASED.ceiling if initial or longer else None
+    half = replace(half, admissible=ceiling, timed="every" if longer else "no")
+    return replace(half, plain_ticks=20 * half.ticks) if longer and half.batch is None else half
 
 
 def _full(model: Model, name: HalfName, longer: bool) -> Half:
@@ -129,7 +147,8 @@ def _full(model: Model, name: HalfName, longer: bool) -> Half:
         ticks, batch, tau = (1000 if longer else 500), None, (0.1 if model == "network" else 0.15)
         at = every(50, 5, ticks if longer else 400)  # the untimed schedule ends early, at 355
     architecture, precision = _MODELS[model]
-    return Half(name, architecture, BY_SIZE, REGULARISATION, ticks, batch, at, tau, precision, timed=longer)
+    timed: Literal["no", "chosen"] = "chosen" if longer else "no"
+    return Half(name, architecture, BY_SIZE, REGULARISATION, ticks, batch, at, tau, precision, timed=timed)
 
 
 def _quick(model: Model, name: HalfName, longer: bool) -> Half:
@@ -165,36 +184,74 @@ class Scored:
     start: float
     optimum: float
     tau: float
+    scoring: Scoring
 
     def spent(self, axis: Axis) -> float:
         """Until solved; infinite if never."""
-        return spent_until_solved(self.run, self.start, self.optimum, self.tau, axis)
+        return self.scoring.spent(self.run, self.start, self.optimum, self.tau, axis)
 
 
-def scored(half: Half, setup: Setup, results: Results, limits: tuple[int, ...] = (50,)) -> Iterator[Scored]:
-    """All runs of a half on problems for which every variant is there: others would make the shares unequal."""
+def scored(
+    half: Half,
+    setup: Setup,
+    results: Results,
+    limits: tuple[int, ...] = (50,),
+    *,
+    ceiling: bool = True,
+    axis: Axis = Axis.ITERATIONS,
+) -> Iterator[Scored]:
+    """Every variant on the problems for which all variants are there: others would make the shares unequal.
+
+    ``ceiling=False`` leaves out the released rule's extra condition; ``axis`` is what its choice of a setting goes by.
+    """
+    scoring = TEXT if setup.protocol == "text" else RELEASED if ceiling else replace(RELEASED, ceiling=np.inf)
     chosen = variants(setup.solvers, limits)
     for problem, reg in half.problems():
-        runs = [results.best(half.spec(problem, reg, variant)) for variant in chosen]
-        complete = [run for run in runs if run is not None]
+        tasks = [results.task(half.spec(problem, reg, variant)) for variant in chosen]
+        complete = [task.runs for task in tasks if task is not None]
         if len(complete) < len(chosen):
             continue
-        start = complete[0].curves["value"][0] if complete[0].curves else np.nan
-        optimum = best_value(half, setup, results, problem, reg, complete)
-        for variant, run in zip(chosen, complete, strict=True):
-            yield Scored(problem, reg, variant, run, float(start), optimum, half.tau)
+        seen = [run.curves[scoring.quantity] for runs in complete for run in runs if scoring.quantity in run.curves]
+        seen = [curve for curve in seen if len(curve)]
+        if not seen:
+            continue
+        start, lowest = float(seen[0][0]), min(float(curve.min()) for curve in seen)
+        optimum = best_value(half, setup, results, problem, reg, lowest)
+        for variant, runs in zip(chosen, complete, strict=True):
+            run = scoring.representative(runs, start, optimum, half.tau, axis)
+            yield Scored(problem, reg, variant, run, start, optimum, half.tau, scoring)
 
 
-def best_value(half: Half, setup: Setup, results: Results, problem: str, reg: float, runs: list[Run]) -> float:
-    """f*: certified for logistic regression; for networks the smallest value that any run of the half has seen.
+def best_value(half: Half, setup: Setup, results: Results, problem: str, reg: float, lowest: float) -> float:
+    """f*, of f or (released protocol) of the loss without its penalty, at the minimiser of f.
 
-    With ``setup.reference == "paper"`` it is the paper's estimate instead.
+    It is exact and certified for logistic regression; for networks it is ``lowest``, the smallest value that any run of
+    the half has seen. ``setup.reference`` may ask for the paper's estimate or the authors' own numbers instead.
     """
-    if setup.reference == "paper":
-        run = results.best(half.reference(problem, reg))
-        if run is not None and "value" in run.curves:
-            return float(np.nanmin(run.curves["value"]))
     named = half.spec(problem, reg, Variant(Method.SGD)).named_problem()
-    if named.convex:
-        return float(named.optimum().value)
-    return min(float(np.min(run.curves["value"])) for run in runs if len(run.curves.get("value", ())))
+    if setup.reference == "released":
+        return released_optimum(named.data, reg, network=not named.convex)
+    if setup.reference == "paper":
+        estimate = _estimate(half, setup, results, problem, reg)
+        if estimate is not None:
+            return estimate
+    if not named.convex:
+        return lowest
+    optimum = named.optimum()
+    if setup.protocol == "text":
+        return float(optimum.value)
+    minimiser = optimum.point()
+    return float(optimum.value) - reg * float(minimiser @ minimiser)
+
+
+def _estimate(half: Half, setup: Setup, results: Results, problem: str, reg: float) -> float | None:
+    """The smallest value of the reference run: of the chosen setting (text), or of all, in both halves (released)."""
+    if setup.protocol == "text":
+        run = results.best(half.reference(problem, reg))
+        return None if run is None or not len(run.curves.get("value", ())) else float(run.curves["value"].min())
+    model: Model = "logreg" if half.model == "logreg" else "network"
+    found = []
+    for name in setup.halves or HALF_NAMES:
+        task = results.task(half_of(model, name, setup).reference(problem, reg))
+        found += [run.curves["loss"].min() for run in task.runs if len(run.curves.get("loss", ()))] if task else []
+    return float(min(found)) if found else None

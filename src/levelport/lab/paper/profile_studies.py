@@ -34,6 +34,8 @@ class ProfileStudy(Study):
     longer: ClassVar[bool] = False
     solver_limits: ClassVar[tuple[int, ...]] = (50,)
     axes: ClassVar[tuple[Axis, ...]] = tuple(Axis)
+    ceiling: ClassVar[bool] = True
+    chosen_by: ClassVar[Axis] = Axis.ITERATIONS
 
     def limits(self, setup: Setup) -> tuple[int, ...]:
         """Iterations that the solver is allowed; few in the smoke tier, where nothing depends on them."""
@@ -57,7 +59,8 @@ class ProfileStudy(Study):
         """All scored runs of a half."""
         if setup.halves and name not in setup.halves:
             return []
-        return list(scored(self.half(name, setup), setup, results, self.limits(setup)))
+        half, limits = self.half(name, setup), self.limits(setup)
+        return list(scored(half, setup, results, limits, ceiling=self.ceiling, axis=self.chosen_by))
 
     def pictures(self, setup: Setup, results: Results) -> dict[str, Figure]:
         scores = {name: self.scores(name, setup, results) for name in HALF_NAMES}
@@ -161,6 +164,7 @@ class Regularisation(NetworkProfile):
     name = "fig7"
     title = "Success against the strength of regularisation, ReLU networks"
     statement = "All {half} methods solve more network problems when the regularisation is large."
+    ceiling = False
 
     def by_reg(self, name: HalfName, setup: Setup, results: Results) -> dict[Variant, dict[float, float]]:
         """Share of data sets solved, per variant and penalty."""
@@ -277,6 +281,7 @@ class TimedProfile(ProfileStudy):
     longer = True
     solver_limits = (1, 10, 25, 50)
     axes = (Axis.SECONDS, Axis.COST)
+    chosen_by = Axis.SECONDS
 
     def check(self, half: HalfName, solver: SolverName, setup: Setup, results: Results) -> tuple[bool, str]:
         """Both parts: at the time budget of the plain methods, 50 iterations are level or better, and beat 1 and 10."""

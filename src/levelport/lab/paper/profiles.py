@@ -4,6 +4,9 @@ A problem with optimal value f* is *solved* at the first record where (Dolan and
 
     (f(w_k) - f*) / (f(w_0) - f*) ≤ τ.
 
+What f is here, and which setting of a method represents it, differs between the paper's text and its released scripts:
+see :class:`Scoring`.
+
 The profile of a method is the share of problems that it has solved, as a function of what it has spent: iterations,
 seconds, or gradient equivalents.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal
 
 import numpy as np
 
@@ -38,14 +42,47 @@ class Axis(str, Enum):
         return run.curves[self.value]
 
 
+@dataclass(frozen=True)
+class Scoring:
+    """When a run has solved a problem, and which setting of a method counts.
+
+    Attributes:
+        quantity: the curve that is compared with f*: "value", the regularised f, or "loss", without its penalty.
+        by_final_value: the setting with the smallest final f represents the method; otherwise the one that solved the
+            problem first.
+        ceiling: a run whose largest recorded loss reaches this multiple of its first has not solved anything.
+    """
+
+    quantity: Literal["value", "loss"] = "value"
+    by_final_value: bool = True
+    ceiling: float = np.inf
+
+    def spent(self, run: Run, start: float, optimum: float, tau: float, axis: Axis) -> float:
+        """What the run had spent when the problem was solved; infinite if it never was."""
+        if start <= optimum:
+            raise ValueError(f"the start has the value {start}, which is not above the optimal value {optimum}.")
+        curve = run.curves.get(self.quantity)
+        if curve is None or not len(curve) or curve.max() >= self.ceiling * curve[0]:
+            return np.inf
+        reached = (curve - optimum) / (start - optimum) <= tau
+        return float(axis.of(run)[np.argmax(reached)]) if reached.any() else np.inf
+
+    def representative(self, runs: Sequence[Run], start: float, optimum: float, tau: float, axis: Axis) -> Run:
+        """The run that stands for a method with all its settings."""
+        chosen = next((run for run in runs if run.chosen), runs[0])
+        if self.by_final_value:
+            return chosen
+        spent = [self.spent(run, start, optimum, tau, axis) for run in runs]
+        return runs[int(np.argmin(spent))] if np.isfinite(min(spent)) else chosen
+
+
+TEXT = Scoring()
+RELEASED = Scoring("loss", by_final_value=False, ceiling=10.0)
+
+
 def spent_until_solved(run: Run, start: float, optimum: float, tau: float, axis: Axis) -> float:
-    """What the run had spent when the problem was solved; infinite if it never was."""
-    if start <= optimum:
-        raise ValueError(f"the start has the value {start}, which is not above the optimal value {optimum}.")
-    if "value" not in run.curves:
-        return np.inf
-    reached = (run.curves["value"] - optimum) / (start - optimum) <= tau
-    return float(axis.of(run)[np.argmax(reached)]) if reached.any() else np.inf
+    """What the run had spent when f had come near enough to f*; infinite if it never did."""
+    return TEXT.spent(run, start, optimum, tau, axis)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """From a study to files: run what is missing, draw, write the numbers, check the claims.
 
-Everything of one figure lies in ``OUT/TIER/FIGURE/``: pictures (PNG and PDF), ``table.csv``, its short form
+Everything of one figure lies in ``OUT/TIER/FIGURE/`` (released protocol: ``OUT/TIER/FIGURE-released/``): pictures (PNG
+and PDF), ``table.csv``, its short form
 ``digest.csv``, and ``summary.json`` with the claims, the cost and the environment, which the report is made of.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from levelport.lab.choices import Tier
+from levelport.lab.choices import Protocol, Tier
 from levelport.lab.claims import Claim
 from levelport.lab.engine.backends import Backend
 from levelport.lab.engine.progress import Progress
@@ -71,7 +72,7 @@ def reproduce(
         say(sentence)
     sweep = run_plan(plan, store, backend, progress)
     results = Results(sweep.results)
-    directory = figure_directory(out, setup.tier, study.name)
+    directory = figure_directory(out, setup.tier, study.name, setup.protocol)
     remove_leftovers(directory)
     with small_print():
         pictures = [
@@ -88,9 +89,9 @@ def reproduce(
     return Reproduced(study, sweep, tuple(pictures), table, tuple(claims))
 
 
-def figure_directory(out: Path, tier: Tier, name: str) -> Path:
+def figure_directory(out: Path, tier: Tier, name: str, protocol: Protocol = "text") -> Path:
     """Where the files of one figure are."""
-    return out / tier / name
+    return out / tier / (name if protocol == "text" else f"{name}-{protocol}")
 
 
 @dataclass(frozen=True)

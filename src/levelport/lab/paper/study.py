@@ -10,7 +10,7 @@ from typing import ClassVar
 import pandas as pd
 from matplotlib.figure import Figure
 
-from levelport.lab.choices import HalfName, Reference, SolverName, Tier
+from levelport.lab.choices import HalfName, Protocol, Reference, SolverName, Tier
 from levelport.lab.claims import Claim, NotRunError
 from levelport.lab.engine.spec import Run, RunSpec
 from levelport.lab.engine.store import TaskResult
@@ -56,7 +56,8 @@ class Setup:
         solvers: whose teleports.
         sets, regs: restrict the problems of the profiles to these data sets and penalties; empty means the tier's own.
         halves: restrict the profiles to one half; empty means both.
-        reference: f* is exact (for networks: the best value seen), or the paper's estimate.
+        reference: f* is exact (for networks: the best value seen), the paper's estimate, or the authors' own number.
+        protocol: run and score as the paper's text says, or as the released scripts do.
     """
 
     tier: Tier = "quick"
@@ -65,6 +66,14 @@ class Setup:
     regs: tuple[float, ...] = ()
     halves: tuple[HalfName, ...] = ()
     reference: Reference = "exact"
+    protocol: Protocol = "text"
+
+    def __post_init__(self) -> None:
+        if self.reference == "released" and self.protocol != "released":
+            raise ValueError(
+                "the reference 'released' holds values of the loss without its penalty, which the protocol 'text' does "
+                "not score; use the protocol 'released' with it."
+            )
 
 
 class Results:

@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 from levelport.lab.choices import SolverName
 from levelport.lab.claims import Claim
 from levelport.lab.engine.spec import Run, RunSpec
+from levelport.lab.paper.network import NetworkObjective
 from levelport.lab.paper.study import Results, Setup, Study
-from levelport.lab.paper.teleports import SOLVER_TITLES, TeleportPlan
+from levelport.lab.paper.teleports import SOLVER_TITLES, PlannedSolver, TeleportPlan, planned_solver
 from levelport.lab.pictures import BLUE, ORANGE, legend_below, new_figure
 from levelport.problems import problem
 from levelport.solvers import teleport
@@ -27,9 +28,10 @@ class OneTeleport(RunSpec):
     """One teleport from the initial point, with its trace."""
 
     kind: ClassVar[str] = "one-teleport"
+    revision: ClassVar[int] = 2
     problem: str
     reg: float
-    solver: SolverName
+    solver: PlannedSolver
     limit: int
     rho: float = 1.0
     seed: int = 0
@@ -47,9 +49,8 @@ class OneTeleport(RunSpec):
         # Float32, as the data are: 60000 images of 784 pixels in float64 double memory and time for nothing.
         named = problem(self.problem, reg=self.reg, seed=self.seed, dtype=torch.float32)
         plan = TeleportPlan(self.solver, (0,), limit=self.limit, rho=self.rho)
-        result = teleport(
-            named.objective(), named.initial_point(), plan.teleporter(), max_hvps=self.limit + 1, tol=1e-3
-        )
+        objective = NetworkObjective(named)
+        result = teleport(objective, named.initial_point(), plan.teleporter(), max_hvps=self.limit + 1, tol=1e-3)
         rows = result.trace
         curves = {
             "gradient_norm": [row.gradient_norm for row in rows],
@@ -81,11 +82,15 @@ class SolvingTeleports(Study):
     title = "Solving the teleportation problem for a softplus network: gradient norm, KKT residual, violation"
 
     def spec(self, setup: Setup, solver: SolverName) -> OneTeleport:
-        """The paper's network on MNIST; on scikit-learn's digits where a tier must do without."""
+        """The paper's network on MNIST; on scikit-learn's digits where a tier must do without.
+
+        250 iterations: the released scripts allow 1000, and draw 250.
+        """
+        planned = planned_solver(solver, setup.protocol)
         if setup.tier == "full":
-            return OneTeleport("mlp-softplus-50/mnist", 1.8, solver, limit=150)
-        units, limit = (50, 150) if setup.tier == "quick" else (8, 20)
-        return OneTeleport(f"mlp-softplus-{units}/digits", 1.8, solver, limit=limit)
+            return OneTeleport("mlp-softplus-50/mnist", 1.8, planned, limit=250)
+        units, limit = (50, 250) if setup.tier == "quick" else (8, 20)
+        return OneTeleport(f"mlp-softplus-{units}/digits", 1.8, planned, limit=limit)
 
     def specs(self, setup: Setup) -> list[RunSpec]:
         return [self.spec(setup, solver) for solver in setup.solvers]
@@ -127,14 +132,16 @@ class SolvingTeleports(Study):
 
             def hundredfold(spec: OneTeleport = spec) -> tuple[bool, str]:
                 facts = results.needed(spec).facts
-                words = f"{facts['start']:.4g} → {facts['end']:.4g}, × {facts['gain']:.3g}"
+                words = f"{facts['start']:.4g} → {facts['end']:.4g}, × {facts['gain']:.3g} (squared, as the released "
+                words += f"script draws it, × {facts['gain'] ** 2:.3g})"
                 return facts["gain"] >= 100, f"{spec.problem}: {words}"
 
             def kkt(spec: OneTeleport = spec) -> tuple[bool, str]:
-                facts = results.needed(spec).facts
+                run = results.needed(spec)
+                facts = run.facts
                 squared, violation = facts["kkt_residual"] ** 2, facts["violation"]
                 words = f"KKT residual² {squared:.1e}, violation {violation:.1e} of f = {facts['value_start']:.4g}"
-                return squared <= 1e-6 and violation <= 1e-6, words
+                return squared <= 1e-6 and violation <= 1e-6, f"{words}, after {len(run.curves['value'])} rows"
 
             grows = "Teleporting grows the gradient norm of the network by two orders of magnitude."
             ends = "It ends at an approximate KKT point (1e-6, 1e-6)."

@@ -4,6 +4,9 @@ At step k of a deterministic run every member teleports if k is in the plan, its
 it steps. A stochastic run does the same per epoch: teleports on the full batch, a record on the full batch (uncharged,
 for the picture only), then one step per mini-batch. All members see the same mini-batches, so one matrix product
 serves all.
+
+A record holds f and, apart from it, the loss without its penalty, and every setting keeps what a profile is drawn from:
+so that a run can be scored by either protocol (:mod:`levelport.lab.paper.profile_grid`).
 """
 
 from __future__ import annotations
@@ -11,14 +14,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from levelport.lab.engine.spec import Curve, Run, RunSpec, RunStatus, choose
+from levelport.lab.engine.spec import Curve, Run, RunSpec, RunStatus
 from levelport.lab.paper.batched import BatchedProblem, batched
 from levelport.lab.paper.methods import Method
 from levelport.lab.paper.teleports import TeleportPlan
@@ -27,7 +30,9 @@ from levelport.problems import Problem, problem
 
 Precision = Literal["float64", "float32"]
 
-CURVES = ("value", "gradient_norm", "test_accuracy", "gradient_equivalents", "seconds")
+CURVES = ("value", "loss", "gradient_norm", "test_accuracy", "gradient_equivalents", "seconds")
+SCORED = ("value", "loss", "gradient_equivalents", "seconds")
+"""What settings that are not chosen keep: enough to score them."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +45,15 @@ class Training(RunSpec):
         ticks: iterations, or epochs where there are mini-batches.
         batch: samples per mini-batch; None takes all.
         plan: teleports; None for none.
-        timed: run the chosen setting once more, alone, for times that mean something.
+        timed: run the chosen setting, or every setting, once more, alone, for times that mean something.
         precision: of the arithmetic.
+        drop_last: leave out the last mini-batch of an epoch where it is smaller than the others.
+        admissible: stop members whose loss has grown to this multiple of its first: no scoring that asks for less can
+            count them as solved.
     """
 
     kind: ClassVar[str] = "training"
+    revision: ClassVar[int] = 2
     problem: str
     reg: float
     method: Method
@@ -53,8 +62,10 @@ class Training(RunSpec):
     batch: int | None = None
     plan: TeleportPlan | None = None
     seed: int = 0
-    timed: bool = False
+    timed: Literal["no", "chosen", "every"] = "no"
     precision: Precision = "float64"
+    drop_last: bool = False
+    admissible: float | None = None
 
     @property
     def label(self) -> str:
@@ -67,16 +78,19 @@ class Training(RunSpec):
 
     def run(self) -> list[Run]:
         members = batched(self.named_problem())
-        runs = choose(self._descend(members, self.settings))
-        if not self.timed:
+        if self.timed == "every":
+            return keep_best([self._descend(members, (setting,))[0] for setting in self.settings])
+        runs = keep_best(self._descend(members, self.settings))
+        if self.timed == "no":
             return runs
         best = next(run for run in runs if run.chosen)
         (alone,) = self._descend(members, (best.setting,))
         return [alone if run.chosen else run for run in runs]
 
     def _descend(self, members: BatchedProblem, settings: tuple[float, ...]) -> list[Run]:
-        batches = None if self.batch is None else Batches(self.batch, self.seed)
-        return Descent(members, self.method, settings, self.plan, batches).run(self.ticks)
+        batches = None if self.batch is None else Batches(self.batch, self.seed, self.drop_last)
+        descent = Descent(members, self.method, settings, self.plan, batches, admissible=self.admissible)
+        return descent.run(self.ticks)
 
     @property
     def rough_seconds(self) -> float:
@@ -97,17 +111,38 @@ class Training(RunSpec):
         return descending + members * teleports * self.plan.limit * per_iteration
 
 
+def keep_best(runs: list[Run]) -> list[Run]:
+    """Mark the run with the smallest final f as chosen, the first one if there is none.
+
+    That is the text's rule; the released scripts choose later, when f* is known. So all runs keep what a profile needs,
+    and the two with the smallest final f and the smallest final loss keep everything.
+    """
+    finals = [run.final_value for run in runs]
+    losses = [run.facts["final_loss"] for run in runs]
+    best, lowest = int(np.argmin(finals)), int(np.argmin(losses))
+    return [
+        replace(run, chosen=index == best)
+        if index in (best, lowest)
+        else replace(run, chosen=False, curves={name: run.curves[name] for name in SCORED})
+        for index, run in enumerate(runs)
+    ]
+
+
 @dataclass(frozen=True)
 class Batches:
-    """Mini-batches of ``size`` samples in a new order every epoch; the last one may be smaller."""
+    """Mini-batches of ``size`` samples in a new order every epoch; the last one may be smaller, or left out."""
 
     size: int
     seed: int
+    drop_last: bool = False
 
     def epoch(self, number: int, samples: int) -> Iterator[Tensor]:
         """Row numbers, batch by batch."""
         generator = torch.Generator().manual_seed(1_000_003 * (self.seed + 1) + number)
-        yield from torch.randperm(samples, generator=generator).split(self.size)
+        order = torch.randperm(samples, generator=generator)
+        if self.drop_last and samples >= self.size:
+            order = order[: samples - samples % self.size]
+        yield from order.split(self.size)
 
 
 class Descent:
@@ -120,8 +155,11 @@ class Descent:
         settings: tuple[float, ...],
         plan: TeleportPlan | None,
         batches: Batches | None,
+        *,
+        admissible: float | None = None,
     ) -> None:
         self.problem = problem
+        self.admissible = math.inf if admissible is None else admissible
         self.settings = settings
         self.plan = plan
         self.batches = batches
@@ -144,13 +182,13 @@ class Descent:
             if self.batches is None:
                 self._step(None, record=True)
             else:
-                self._record(*self.problem.values_and_gradients(self.W))
+                self._record(*self.problem.values_and_gradients(self.W, wanted=torch.from_numpy(self.alive)))
                 for rows in self.batches.epoch(tick, self.problem.samples):
                     self._step(rows, record=False)
         if self.batches is None:
             self._record(*self._evaluate(None))
         else:
-            self._record(*self.problem.values_and_gradients(self.W))
+            self._record(*self.problem.values_and_gradients(self.W, wanted=torch.from_numpy(self.alive)))
         return [self._finished(member) for member in range(len(self.settings))]
 
     def _step(self, rows: Tensor | None, *, record: bool) -> None:
@@ -171,7 +209,7 @@ class Descent:
     def _evaluate(self, rows: Tensor | None) -> tuple[Tensor, Tensor]:
         """f and ∇f of all members, charged to them."""
         began = time.perf_counter()
-        f, g = self.problem.values_and_gradients(self.W, rows)
+        f, g = self.problem.values_and_gradients(self.W, rows, torch.from_numpy(self.alive))
         self.bills.gradients += self._share(rows)
         self.bills.values -= self._forward_paid
         self._share_time(began)
@@ -199,10 +237,13 @@ class Descent:
         self._bury()
 
     def _record(self, f: Tensor, g: Tensor) -> None:
-        """A row for every living member; those whose loss or gradient is no number any more are out."""
+        """A row for every living member; those whose loss or gradient is no number any more, or too large, are out."""
+        penalty = self.problem.reg * self.W.double().square().sum(dim=1)
+        losses = (f - penalty).numpy()
         rows = np.stack(
             [
                 f.numpy(),
+                losses,
                 torch.linalg.vector_norm(g, dim=1).numpy(),
                 self.problem.accuracies(self.W).numpy(),
                 self.bills.gradient_equivalents,
@@ -210,9 +251,11 @@ class Descent:
             ],
             axis=1,
         )
-        self.alive &= np.isfinite(rows[:, :2]).all(axis=1)
+        self.alive &= np.isfinite(rows[:, :3]).all(axis=1)
         for member in self._living():
             self.records[member].append(rows[member])
+            if self.admissible < math.inf:
+                self.alive[member] = losses[member] < self.admissible * self.records[member][0][1]
 
     def _living(self) -> list[int]:
         return [int(member) for member in np.flatnonzero(self.alive)]
@@ -232,18 +275,24 @@ class Descent:
             "values": bills.values[member],
             "seconds": bills.seconds[member],
             "teleports": self.teleports[member],
+            "final_loss": rows[-1, 1] if alive else math.inf,
         }
         return Run(
             setting=self.settings[member],
             status=RunStatus.OK if alive else RunStatus.DIVERGED,
-            message="" if alive else f"the loss is no finite number any more after record {len(rows)}",
+            message="" if alive else self._cause(rows),
             final_value=float(rows[-1, 0]) if alive else math.inf,
             facts={name: float(fact) for name, fact in facts.items()},
             curves={name: rows[:, column] for column, name in enumerate(CURVES)},
         )
 
+    def _cause(self, rows: Curve) -> str:
+        if len(rows) and rows[-1, 1] >= self.admissible * rows[0, 1]:
+            return f"the loss had grown to {self.admissible:g} times its first at record {len(rows)}"
+        return f"the loss is no finite number any more after record {len(rows)}"
 
-def _no_ray(steps: Tensor) -> Tensor:
+
+def _no_ray(steps: Tensor, wanted: Tensor) -> Tensor:
     raise AssertionError("this step rule does not search")
 
 

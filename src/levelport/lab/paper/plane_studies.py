@@ -27,7 +27,7 @@ class PlaneRun(RunSpec):
     """Gradient descent, the same after a teleport, and Newton's method on a function of the plane."""
 
     kind: ClassVar[str] = "plane"
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     function: str
     start: tuple[float, float]
     solver: PlannedSolver
@@ -76,6 +76,8 @@ class PlaneRun(RunSpec):
             reached = np.flatnonzero(gaps <= 1e-6 * gaps[0])
             iterations = [row.iteration for row in journey.result.trace]
             facts_of_run["steps_to_gap_1e-6"] = float(iterations[reached[0]]) if len(reached) else np.inf
+            first_step = [gap for gap, iteration in zip(gaps, iterations, strict=True) if iteration == 1]
+            facts_of_run["gap_after_one_step"] = float(first_step[-1] / gaps[0]) if first_step else np.nan
             norms = np.array([row.gradient_norm for row in journey.result.trace])
             curves = {"value": values, "gradient_norm": norms, "iteration": np.array(iterations, dtype=np.float64)}
             runs.append(Run(setting=float(index), final_value=float(values[-1]), facts=facts_of_run, curves=curves))
@@ -121,7 +123,15 @@ class TestFunctions(Study):
 
             def one_step(spec: PlaneRun = booth) -> tuple[bool, str]:
                 plain, teleported = (run.facts["steps_to_gap_1e-6"] for run in results.runs(spec)[:2])
-                return teleported <= 1, f"steps until the gap has fallen to 1e-6: {teleported:g}, without {plain:g}"
+                left = results.runs(spec)[1].facts["gap_after_one_step"]
+                words = f"steps until the gap has fallen to 1e-6: {teleported:g}, without {plain:g}; after one step "
+                return teleported <= 1, words + f"{left:.1e} of the gap is left"
+
+            def global_maximum(spec: PlaneRun = booth) -> tuple[bool, str]:
+                # Booth is a quadratic with the largest eigenvalue 18: on {f ≤ f₀}, max ‖∇f‖² = 2 · 18 · f₀.
+                run = results.runs(spec)[0]
+                best, reached = np.sqrt(36.0 * run.curves["value"][0]), run.facts["gradient_norm"]
+                return reached >= 0.999 * best, f"gradient norm {reached:.4g} of {best:.4g}"
 
             def local_maximum(spec: PlaneRun = goldstein) -> tuple[bool, str]:
                 facts = results.runs(spec)[1].facts
@@ -136,11 +146,13 @@ class TestFunctions(Study):
                 words = f"Newton with step {step} goes from {first:.4g} to {last:.4g}; the minimum is {minimum:g}"
                 return not last <= minimum + 1e-3 * (first - minimum), words
 
-            one, maximum = (
+            largest, one, maximum = (
+                "On Booth the solver converges to the global maximum of the gradient norm (within 0.1 %).",
                 "On Booth, one GD step after teleporting converges.",
                 "On Goldstein-Price the solver reaches a local maximum of the gradient norm.",
             )
             claims += [
+                Claim.checked(f"booth-maximum-{solver}", largest, global_maximum, solver),
                 Claim.checked(f"booth-one-step-{solver}", one, one_step, solver),
                 Claim.checked(f"goldstein-kkt-{solver}", maximum, local_maximum, solver),
             ]

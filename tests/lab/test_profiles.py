@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelport.lab.engine.spec import Run
-from levelport.lab.paper.profiles import Axis, Band, Profile, spent_until_solved
+from levelport.lab.paper.profiles import RELEASED, TEXT, Axis, Band, Profile, spent_until_solved
 
 
 def run_with(values: list[float], cost: list[float] | None = None) -> Run:
@@ -58,3 +58,31 @@ def test_run_that_ended_early_counts_as_infinite() -> None:
     band = Band.of([np.array([1.0]), np.array([2.0, 2.0]), np.array([3.0, 3.0])])
     np.testing.assert_array_equal(band.median, [2.0, 3.0])
     assert not np.isnan(band.upper).any()
+
+
+def graded(losses: list[float], *, chosen: bool = False) -> Run:
+    records = np.arange(len(losses), dtype=np.float64)
+    curves = {"value": np.array(losses) + 0.5, "loss": np.array(losses), "seconds": records}
+    return Run(setting=losses[-1], chosen=chosen, curves={**curves, "gradient_equivalents": records})
+
+
+def test_text_takes_the_setting_with_the_lowest_end_and_released_the_fastest() -> None:
+    """f* = 0, τ = 0.1: the second setting solves after one step and ends higher."""
+    slow, fast = graded([1.0, 0.5, 0.05, 0.0], chosen=True), graded([1.0, 0.1, 0.08, 0.08])
+    for scoring, expected in ((TEXT, slow), (RELEASED, fast)):
+        assert scoring.representative([slow, fast], 1.0, 0.0, 0.1, Axis.ITERATIONS) is expected
+    assert RELEASED.spent(fast, 1.0, 0.0, 0.1, Axis.ITERATIONS) == 1.0
+    # Nobody solves: the lowest end stands for the method.
+    assert RELEASED.representative([slow, fast], 1.0, -1.0, 0.1, Axis.ITERATIONS) is slow
+
+
+def test_released_scores_the_loss_without_its_penalty() -> None:
+    run = graded([1.0, 0.05])
+    assert TEXT.spent(run, 1.5, 0.0, 0.1, Axis.ITERATIONS) == np.inf  # f has a penalty of 0.5 on top
+    assert RELEASED.spent(run, 1.0, 0.0, 0.1, Axis.ITERATIONS) == 1.0
+
+
+@pytest.mark.parametrize(("peak", "solved"), [(9.9, True), (10.0, False)])
+def test_released_does_not_count_runs_that_grew_tenfold(peak: float, solved: bool) -> None:
+    run = graded([1.0, peak, 0.0])
+    assert np.isfinite(RELEASED.spent(run, 1.0, 0.0, 0.1, Axis.ITERATIONS)) == solved

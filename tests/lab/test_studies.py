@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +18,20 @@ from levelport.lab.engine.spec import Run, RunStatus
 from levelport.lab.engine.store import Store, TaskResult
 from levelport.lab.paper import profile_studies
 from levelport.lab.paper.methods import Method
-from levelport.lab.paper.plane_studies import UpdateGeometry
-from levelport.lab.paper.profile_grid import BY_SIZE, Variant, half_of
+from levelport.lab.paper.plane_studies import PlaneRun, UpdateGeometry
+from levelport.lab.paper.profile_grid import BY_SIZE, Variant, best_value, half_of
 from levelport.lab.paper.profile_studies import LogisticInitialisation, LogisticProfile, LogisticTimed, NetworkProfile
 from levelport.lab.paper.registry import STUDIES, study_named
+from levelport.lab.paper.released_optima import released_optimum
 from levelport.lab.paper.reproduction import checked_claims, reproduce, stored_results
 from levelport.lab.paper.study import Results, Setup, Study
+from levelport.lab.paper.training import Training
+from levelport.problems import REGULARISATION, problem
 from levelport.problems.catalogue import UCI
 from levelport.solvers import SQP, Monitor, TeleportProblem
 
 FULL, SMOKE = Setup(tier="full"), Setup(tier="smoke")
+RELEASED = Setup(tier="full", protocol="released")
 ONE_OF_EACH_FAMILY = ("fig2", "fig3", "fig6", "fig8", "fig17")
 """The others differ by numbers only; ``levelport reproduce all --tier smoke`` runs them all."""
 
@@ -67,6 +72,76 @@ def test_full_tier_is_the_paper() -> None:
     assert half_of("network", "stochastic", FULL).reference("mlp-relu-100-100/blood", 1e-3).ticks == 250
 
 
+def test_released_protocol_is_the_authors_scripts() -> None:
+    """Teleports after iteration k, their solver's mode, no smaller last batch; plain runs are shared with the text."""
+    plain = [Variant(method) for method in Method]
+    text, released = (half_of("logreg", "deterministic", setup) for setup in (FULL, RELEASED))
+    assert released.at == (6, 56, 106, 156, 206, 256, 306, 356)
+    teleported = released.spec("logreg/blood", 1e-3, Variant(Method.SGD, "published"))
+    assert teleported.plan is not None
+    assert teleported.plan.teleporter() == SQP.released()
+    for variant in plain:
+        assert text.spec("logreg/blood", 1e-3, variant) == released.spec("logreg/blood", 1e-3, variant)
+    stochastic = half_of("network", "stochastic", RELEASED)
+    assert stochastic.spec("mlp-relu-100-100/blood", 1e-3, plain[0]).drop_last
+    assert stochastic.reference("mlp-relu-100-100/blood", 1e-3).ticks == 500
+    timed = half_of("logreg", "deterministic", RELEASED, longer=True)
+    assert timed.spec("logreg/blood", 1e-3, plain[0]).ticks == 20_000
+    assert timed.spec("logreg/blood", 1e-3, Variant(Method.SGD, "ours")).ticks == 1000
+    assert (timed.timed, timed.at[0], timed.at[-1]) == ("every", 6, 956)
+    initial = half_of("logreg", "deterministic", RELEASED, initial=True)
+    assert (initial.at, initial.admissible, released.admissible) == ((0,), 10.0, None)
+
+
+def test_released_figures_have_their_own_data_and_settings() -> None:
+    newton = [spec.problem for spec in STUDIES["fig16"].specs(RELEASED)]  # type: ignore[attr-defined]
+    assert {name.split("/")[1] for name in newton} == {"breast-cancer", "horse-colic", "ozone"}
+    mnist, batches = (STUDIES[name].specs(RELEASED)[-1] for name in ("fig5", "fig13"))
+    assert isinstance(mnist, Training)
+    assert isinstance(batches, Training)
+    assert mnist.settings == (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+    assert (mnist.ticks, mnist.plan.at if mnist.plan else ()) == (50, (6, 16, 26, 36, 46))
+    assert (batches.ticks, batches.plan.at if batches.plan else ()) == (10, (2, 4, 6, 8, 10))
+    plane = STUDIES["fig1"].specs(replace(RELEASED, solvers=("published",)))[0]
+    assert isinstance(plane, PlaneRun)
+    assert plane.solver == "released"
+
+
+def test_released_reference_needs_the_released_protocol() -> None:
+    assert Setup(protocol="released", reference="released").reference == "released"
+    with pytest.raises(ValueError, match="without its penalty"):
+        Setup(reference="released")
+
+
+def test_released_optima_are_all_there() -> None:
+    found = [
+        released_optimum(data, reg, network=network)
+        for data in UCI
+        for reg in (0.0, *REGULARISATION)
+        for network in (False, True)
+    ]
+    assert len(found) == 280
+    assert min(found) >= 0.0
+    assert released_optimum("blood", 1e-6, network=False) == pytest.approx(0.43948, abs=1e-5)
+    with pytest.raises(ValueError, match=r"no f\* for blood"):
+        released_optimum("blood", 0.5, network=False)
+
+
+def test_released_f_star_of_blood_lies_below_the_infimum_of_the_loss() -> None:
+    """What the documentation says of them, on the smallest example: the loss never reaches the released number."""
+    infimum = problem("logreg/blood", reg=0.0).optimum().lower_bound
+    assert infimum == pytest.approx(0.4755, abs=1e-4)
+    assert released_optimum("blood", 1e-6, network=False) < infimum
+
+
+def test_exact_f_star_of_the_released_protocol_is_the_loss_at_the_minimiser_of_f() -> None:
+    half = half_of("logreg", "deterministic", RELEASED)
+    named = problem("logreg/blood", reg=0.1)
+    found = best_value(half, RELEASED, Results({}), "logreg/blood", 0.1, 0.0)
+    x = named.optimum().point()
+    assert found == pytest.approx(replace(named, reg=0.0).objective().at(x).value, rel=1e-12)
+
+
 def test_figures_that_share_runs_share_specifications() -> None:
     def keys(name: str) -> set[str]:
         return {spec.key for spec in STUDIES[name].specs(FULL)}
@@ -84,6 +159,18 @@ def test_sets_are_sorted_by_size_and_can_be_restricted() -> None:
     assert sizes == sorted(sizes)
     setup = Setup(tier="full", sets=("blood",), regs=(1e-2,), solvers=("ours",), halves=("deterministic",))
     assert len(LogisticProfile().specs(setup)) == 2 * len(Method)
+
+
+def test_protocols_score_the_same_plain_runs_once(tmp_path: Path) -> None:
+    """After the text protocol only the teleports are left to run, and both tables are whole."""
+    study, text = LogisticProfile(), replace(SMOKE, solvers=("published",), halves=("deterministic",))
+    released = replace(text, protocol="released")
+    reproduce(study, text, tmp_path, Backend())
+    plan = Plan.of(study.specs(released), Store(tmp_path))
+    assert len(plan.todo) == len(Method)
+    done = reproduce(study, released, tmp_path, Backend())
+    assert len(done.table) == 2 * len(Method)
+    assert {path.parent.name for path in done.pictures} == {"fig8-released"}
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)

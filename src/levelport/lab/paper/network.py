@@ -51,10 +51,8 @@ class NetworkObjective(Objective):
         self.relu = problem.model.activation == "relu"
         self.reg = problem.reg
         self.inputs = problem.train.inputs
-        targets = problem.train.targets
-        self.loss: PointwiseLoss = (
-            SoftmaxLoss(targets, problem.info.classes) if problem.info.targets is Targets.CLASSES else LogisticLoss(targets)
-        )
+        targets, several = problem.train.targets, problem.info.targets is Targets.CLASSES
+        self.loss: PointwiseLoss = SoftmaxLoss(targets, problem.info.classes) if several else LogisticLoss(targets)
         self.dimension, self.dtype, self.device = problem.dimension, self.inputs.dtype, self.inputs.device
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:

@@ -183,3 +183,23 @@ def test_layout_in_a_browser(out: Path, width: int, tmp_path: Path) -> None:
     assert measured["images"] is True
     if width == 360:
         assert measured["table"] > measured["box"]
+
+
+def test_claims_of_all_protocols_and_solvers_in_one_table(tmp_path: Path) -> None:
+    """A column per protocol and solver; a claim whose outcome differs between protocols says so."""
+    for name, holds in (("fig8", True), ("fig8-released", False), ("fig9", None)):
+        figure(tmp_path, name, "full", holds)
+    write_report(tmp_path, tmp_path / "claims.md")
+    head, _, *rows = (tmp_path / "claims.md").read_text().splitlines()
+    assert head.count("|") == 8
+    (row,) = [line for line in rows if line.startswith("| 8 |")]
+    assert "**holds**" in row
+    assert "**does not hold**" in row
+    assert row.endswith("| yes |")
+    (other,) = [line for line in rows if line.startswith("| 9 |")]
+    assert "holds**" not in other
+    assert other.endswith("|  |")
+    assert [(section.number, section.anchor) for section in find_sections(tmp_path)][:2] == [
+        ("8", "fig8"),
+        ("8, released protocol", "fig8-released"),
+    ]

@@ -20,7 +20,13 @@ Out = Annotated[Path, typer.Option(help="Directory of results; the same one resu
 
 
 def reproduce_command(
-    figures: Annotated[list[str], typer.Argument(help="fig1 ... fig18, 'all', or 'list' to see what there is.")],
+    figures: Annotated[
+        list[str],
+        typer.Argument(
+            help="fig1 ... fig18 or 'all'; 'list' to see what there is; 'export FIGURES' and 'import FILES' to move "
+            "results between machines."
+        ),
+    ],
     tier: Annotated[Tier, typer.Option(help="smoke: seconds; quick: minutes; full: the paper.")] = "quick",
     solver: Annotated[Literal[SolverName, "both"], typer.Option(help="The paper's solver, ours, or both.")] = "both",
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=0, help="Processes; 0 takes every core.")] = 0,
@@ -39,6 +45,7 @@ def reproduce_command(
     protocol: Annotated[
         Protocol, typer.Option(help="Run and score as the paper's text says, or as its released scripts do.")
     ] = "text",
+    to: Annotated[Path, typer.Option(help="With export: the file to write.")] = Path("results.zip"),
 ) -> None:
     """Reproduce figures of the paper: run what is missing, draw, and check what the paper concludes from them."""
     from levelport.lab.engine.backends import Backend, default_jobs
@@ -49,6 +56,11 @@ def reproduce_command(
     if figures == ["list"]:
         _list_studies()
         return
+    if figures[0] == "import":
+        _import(figures[1:], out)
+        return
+    exporting = figures[0] == "export"
+    figures = figures[1:] or ["all"] if exporting else figures
     with usage("FIGURES"):
         studies = list(STUDIES.values()) if figures == ["all"] else [study_named(name) for name in figures]
     with usage("--set"):
@@ -66,6 +78,9 @@ def reproduce_command(
             reference=reference,
             protocol=protocol,
         )
+    if exporting:
+        _export(studies, setup, out, to)
+        return
     failures = 0
     for study in studies:
         say(f"\n{study.name}  {study.title}", "bold")
@@ -81,9 +96,11 @@ def reproduce_command(
 
 def report_command(
     out: Out = Path("results"),
-    to: Annotated[Path | None, typer.Option(help="File to write; OUT/report.html by default.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="File to write; OUT/report.html by default. FILE.md gets the table of claims.")
+    ] = None,
 ) -> None:
-    """Write one self-contained HTML page about everything that has been reproduced."""
+    """Write one self-contained HTML page about everything that has been reproduced, or its claims as a table."""
     from levelport.lab.report import write_report
 
     target = to if to is not None else out / "report.html"
@@ -108,6 +125,33 @@ def _reproduce_one(study: Study, setup: Setup, out: Path, backend: Backend) -> i
     took = in_words(done.sweep.seconds) if done.sweep.computed else "nothing to compute"
     say(f"{len(done.pictures)} pictures and table.csv in {directory} ({took})")
     return len(done.sweep.failures)
+
+
+def _export(studies: Sequence[Study], setup: Setup, out: Path, to: Path) -> None:
+    """Write what has been computed of the figures to one file."""
+    from levelport.lab.engine.archive import export_results
+    from levelport.lab.engine.store import Store
+
+    wanted = {spec.key for study in studies for spec in study.specs(setup)}
+    with trouble_in_words():
+        tasks = export_results(Store(out), wanted, to)
+    say(f"{to}: {tasks} of {len(wanted)} tasks ({to.stat().st_size / 1e6:.1f} MB)")
+
+
+def _import(archives: Sequence[str], out: Path) -> None:
+    """Add the results of other machines or days to the store."""
+    from levelport.lab.engine.archive import import_results
+    from levelport.lab.engine.store import Store
+
+    with usage("FIGURES"):
+        if not archives:
+            raise ValueError("import needs a file that 'levelport reproduce export' wrote.")
+    for archive in archives:
+        with trouble_in_words():
+            came = import_results(Store(out), Path(archive))
+        say(f"{archive}: {came.new} new tasks, {came.known} already there")
+        for reason in came.damaged:
+            say(f"damaged, left out: {reason}", "red")
 
 
 def _claims_of_stored(study: Study, setup: Setup, out: Path) -> None:

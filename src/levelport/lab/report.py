@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from levelport.lab.choices import Tier
+from levelport.lab.choices import Protocol, Tier
 from levelport.lab.claims import in_words as claim_in_words
 from levelport.lab.engine.runner import in_words
+from levelport.lab.paper.claims_table import claims_table, summaries_under
 from levelport.lab.paper.registry import STUDIES
-from levelport.lab.paper.reproduction import Summary, figure_directory
+from levelport.lab.paper.reproduction import Summary
 from levelport.lab.paper.teleports import SOLVER_TITLES
 from levelport.problems.atomic import write_text
-
-_PREFERENCE: tuple[Tier, ...] = ("full", "quick", "smoke")
 
 _STYLE = """
 :root { --ink: #1a1a1a; --faint: #5f6368; --line: #d9dce0; --paper: #fff; --good: #0b6e4f; --bad: #b3261e; }
@@ -69,13 +68,20 @@ class Section:
 
     name: str
     tier: Tier
+    protocol: Protocol
     directory: Path
     summary: Summary
 
     @property
     def number(self) -> str:
-        """8 of fig8."""
-        return self.name.removeprefix("fig")
+        """8 of fig8, and how it was run where that is not the text's way."""
+        number = self.name.removeprefix("fig")
+        return number if self.protocol == "text" else f"{number}, released protocol"
+
+    @property
+    def anchor(self) -> str:
+        """For links within the page."""
+        return self.name if self.protocol == "text" else f"{self.name}-{self.protocol}"
 
     def pictures(self) -> list[Path]:
         """The pictures that are there; a name that leads out of the directory is passed over."""
@@ -85,26 +91,19 @@ class Section:
 
 
 def write_report(out: Path, target: Path) -> None:
-    """Collect what lies under ``out`` and write the page."""
+    """Collect what lies under ``out`` and write the page; a target that ends in ``.md`` gets the table of claims."""
     sections = find_sections(out)
     if not sections:
         raise NothingToReportError(
             f"there is nothing to report in {out}: reproduce a figure first, for example with "
             f"'levelport reproduce fig1 --out {out}'."
         )
-    write_text(target, page(sections))
+    write_text(target, claims_table(out) if target.suffix == ".md" else page(sections))
 
 
 def find_sections(out: Path) -> list[Section]:
-    """The figures under ``out`` in their order, each from the largest tier that is there."""
-    found = []
-    for name in STUDIES:
-        for tier in _PREFERENCE:
-            directory = figure_directory(out, tier, name)
-            if (directory / "summary.json").exists():
-                found.append(Section(name, tier, directory, Summary.read(directory / "summary.json")))
-                break
-    return found
+    """The figures under ``out`` in their order and by protocol, each from the largest tier that is there."""
+    return [Section(*found) for found in summaries_under(out)]
 
 
 def page(sections: list[Section]) -> str:
@@ -128,14 +127,14 @@ def _head(sections: list[Section]) -> str:
         (str(outcomes.count(True)), "claims hold"),
         (str(outcomes.count(False)), "do not hold"),
         (str(outcomes.count(None)), "not decided"),
-        (f"{len(sections)} of {len(STUDIES)}", "figures"),
+        (f"{len({section.name for section in sections})} of {len(STUDIES)}", "figures"),
         (f"{sum(sum(summary.runs.values()) for summary in summaries):,}", "runs"),
         (in_words(sum(summary.compute_seconds for summary in summaries)), "of computing"),
     ]
     if failed:
         totals.append((str(failed), "failed tasks"))
     items = "".join(f"<li><b>{number}</b>{words}</li>" for number, words in totals)
-    links = "".join(f'<a href="#{section.name}">Figure {section.number}</a>' for section in sections)
+    links = "".join(f'<a href="#{section.anchor}">Figure {section.number}</a>' for section in sections)
     return (
         "<h1>Level set teleportation, reproduced</h1>\n"
         "<p>The experiments of Mishkin, Bietti and Gower, <i>Level Set Teleportation: An Optimization Perspective</i>, "
@@ -151,7 +150,7 @@ def _claims(sections: list[Section]) -> str:
         for claim in section.summary.claims:
             words = claim_in_words(claim.holds)
             solver = f", {SOLVER_TITLES.get(claim.solver, claim.solver)}" if claim.solver else ""
-            where = f'<a href="#{section.name}">Figure {section.number}</a>, {section.tier} tier{escape(solver)}'
+            where = f'<a href="#{section.anchor}">Figure {section.number}</a>, {section.tier} tier{escape(solver)}'
             parts.append(
                 f'<div class="claim {words.replace(" ", "-")}"><p><span class="outcome">{words}</span>: '
                 f'{escape(claim.statement)}</p><p class="faint">{escape(claim.measured)} ({where})</p></div>'
@@ -161,7 +160,7 @@ def _claims(sections: list[Section]) -> str:
 
 def _figure(section: Section) -> str:
     summary = section.summary
-    parts = [f'<h2 id="{section.name}">Figure {section.number}: {escape(summary.title)}</h2>']
+    parts = [f'<h2 id="{section.anchor}">Figure {section.number}: {escape(summary.title)}</h2>']
     runs = ", ".join(f"{count} {status}" for status, count in sorted(summary.runs.items())) or "nothing to run"
     cost = in_words(summary.compute_seconds) if summary.tasks else "none"
     parts.append(

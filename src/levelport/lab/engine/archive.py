@@ -1,0 +1,63 @@
+"""Results as one file: what was computed on different machines or days adds up in one store.
+
+An archive is a zip of shards under their keys. What goes in is checked like everything else in a store (checksums, and
+that the content belongs to the name); names that are no keys are passed over: an archive can write nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from levelport.lab.engine.store import Store
+
+_SHARD = re.compile(r"[0-9a-f]{20}\.parquet")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What came in: how many tasks were new, how many were there already, and what was wrong with the rest."""
+
+    new: int
+    known: int
+    damaged: tuple[str, ...]
+
+
+def export_results(store: Store, keys: Iterable[str], archive: Path) -> int:
+    """Write the shards of ``keys`` that the store holds to ``archive``; the number of tasks. Failed ones stay out."""
+    results = store.look(keys).results
+    done = sorted(key for key, result in results.items() if not result.failed)
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    temporary = archive.with_name(f".{archive.name}.{os.getpid()}.tmp")
+    try:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as file:  # shards are compressed themselves
+            for key in done:
+                file.write(store.path(key), f"{key}.parquet")
+        temporary.replace(archive)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return len(done)
+
+
+def import_results(store: Store, archive: Path) -> Imported:
+    """Add what ``archive`` holds to the store; a task that is there already, and did not fail, is kept as it is."""
+    if not zipfile.is_zipfile(archive):
+        raise ValueError(f"{archive} is no archive of results; write one with 'levelport reproduce export'.")
+    with tempfile.TemporaryDirectory(dir=store.root) as directory, zipfile.ZipFile(archive) as file:
+        arrived = Store(Path(directory))
+        for entry in file.infolist():
+            if _SHARD.fullmatch(entry.filename):
+                (arrived.shards / entry.filename).write_bytes(file.read(entry))
+        found = arrived.look()
+        there = store.look(found.results)
+        known = set(there.results) - set(there.failed)
+        new = [key for key in found.results if key not in known]
+        for key in new:
+            os.replace(arrived.path(key), store.path(key))
+        reasons = tuple(line.split(");")[0] + ")" for line in found.damaged)
+        return Imported(len(new), len(found.results) - len(new), reasons)

@@ -1,0 +1,74 @@
+"""Every claim of the paper against every way it was checked: a table in Markdown, from the files of the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+from levelport.lab.choices import Protocol, SolverName, Tier
+from levelport.lab.claims import Claim, in_words
+from levelport.lab.paper.registry import STUDIES
+from levelport.lab.paper.reproduction import Summary, figure_directory
+
+COLUMNS: tuple[tuple[Protocol, SolverName], ...] = (
+    ("text", "published"),
+    ("released", "published"),
+    ("text", "ours"),
+    ("released", "ours"),
+)
+TITLES = {
+    ("text", "published"): "as the text says",
+    ("released", "published"): "as the authors ran it",
+    ("text", "ours"): "our solver, the text's protocol",
+    ("released", "ours"): "our solver, the released protocol",
+}
+
+
+def summaries_under(
+    out: Path, tiers: Sequence[Tier] = ("full", "quick", "smoke")
+) -> list[tuple[str, Tier, Protocol, Path, Summary]]:
+    """The figures under ``out`` in their order, by protocol, each from the largest tier that is there."""
+    found = []
+    for name in STUDIES:
+        for protocol in get_args(Protocol):
+            for tier in tiers:
+                directory = figure_directory(out, tier, name, protocol)
+                if (directory / "summary.json").exists():
+                    summary = Summary.read(directory / "summary.json")
+                    found.append((name, tier, protocol, directory, summary))
+                    break
+    return found
+
+
+def claims_table(out: Path) -> str:
+    """One row per claim, one column per protocol and solver, and whether the outcome depends on the protocol."""
+    rows: dict[tuple[str, str], dict[tuple[str, str], Claim]] = {}
+    statements: dict[tuple[str, str], str] = {}
+    for name, _, protocol, _, summary in summaries_under(out):
+        for claim in summary.claims:
+            row = (name, claim.name.removesuffix(f"-{claim.solver}") if claim.solver else claim.name)
+            statements[row] = claim.statement
+            # A claim that involves no teleports is the authors' own: it stands where theirs stand.
+            rows.setdefault(row, {})[protocol, claim.solver or "published"] = claim
+    head = ["figure", "claim", *(TITLES[column] for column in COLUMNS), "depends on the protocol"]
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    for row, cells in rows.items():
+        answers = [_cell(cells.get(column)) for column in COLUMNS]
+        entries = [row[0].removeprefix("fig"), statements[row], *answers, _depends(cells)]
+        lines.append("| " + " | ".join(entry.replace("|", "/") for entry in entries) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(claim: Claim | None) -> str:
+    if claim is None or claim.holds is None:
+        return "not run"
+    return f"**{in_words(claim.holds)}**: {claim.measured}"
+
+
+def _depends(cells: dict[tuple[str, str], Claim]) -> str:
+    """Yes where a solver's outcomes differ between the protocols; empty where one of them was not run."""
+    pairs = [(cells.get(("text", solver)), cells.get(("released", solver))) for solver in get_args(SolverName)]
+    outcomes = [(a.holds, b.holds) for a, b in pairs if a is not None and b is not None]
+    decided = [(a, b) for a, b in outcomes if a is not None and b is not None]
+    return "" if not decided else "yes" if any(a != b for a, b in decided) else "no"

@@ -1,0 +1,96 @@
+"""Results of two machines add up in one store."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from arithmetic import Squares
+from typer.testing import CliRunner
+
+from levelport.cli import app
+from levelport.lab.engine.archive import Imported, export_results, import_results
+from levelport.lab.engine.spec import Run
+from levelport.lab.engine.store import Store
+
+
+def put(store: Store, n: int, value: float = 1.0, *, failed: bool = False) -> str:
+    spec = Squares(n)
+    run = Run.failure("boom") if failed else Run(final_value=value, curves={"partial": np.arange(3.0)})
+    store.put(spec, [run], 1.0, {"host": "here"})
+    return spec.key
+
+
+def test_round_trip_adds_up(tmp_path: Path) -> None:
+    """Two machines with one task in common: three tasks in the end, each once."""
+    here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
+    keys = {put(here, 1), put(here, 2, 2.0)}
+    others = {put(there, 2, 99.0), put(there, 3, 3.0)}
+    archive = tmp_path / "moved" / "there.zip"
+    assert export_results(there, others, archive) == 2
+    assert import_results(here, archive) == Imported(new=1, known=1, damaged=())
+    results = here.look().results
+    assert set(results) == keys | others
+    assert results[Squares(2).key].best.final_value == 2.0  # what is here stays
+    assert results[Squares(3).key].best.final_value == 3.0
+    assert import_results(here, archive) == Imported(new=0, known=2, damaged=())
+
+
+def test_failed_tasks_stay_out_and_are_replaced(tmp_path: Path) -> None:
+    here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
+    key = put(here, 1, failed=True)
+    put(there, 1)
+    assert export_results(here, [key], tmp_path / "a.zip") == 0
+    assert export_results(there, [key], tmp_path / "b.zip") == 1
+    assert import_results(here, tmp_path / "b.zip").new == 1
+    assert not here.look().results[key].failed
+
+
+def test_what_is_not_asked_for_is_not_exported(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    key, _ = put(store, 1), put(store, 2)
+    assert export_results(store, [key, Squares(7).key], tmp_path / "a.zip") == 1
+    assert zipfile.ZipFile(tmp_path / "a.zip").namelist() == [f"{key}.parquet"]
+
+
+def test_archives_are_not_trusted(tmp_path: Path) -> None:
+    """Damaged shards, shards under another's name, and names that lead elsewhere."""
+    store, other = Store(tmp_path / "store"), Store(tmp_path / "other")
+    one, two = put(other, 1), put(other, 2)
+    content = other.path(one).read_bytes()
+    with zipfile.ZipFile(tmp_path / "bad.zip", "w") as file:
+        file.writestr(f"{one}.parquet", content[: len(content) // 2])
+        file.writestr(f"{two}.parquet", content)
+        file.writestr("../outside.parquet", content)
+        file.writestr(f"sub/{one}.parquet", content)
+    came = import_results(store, tmp_path / "bad.zip")
+    assert (came.new, came.known, len(came.damaged)) == (0, 0, 2)
+    assert store.look().results == {}
+    assert not (tmp_path / "outside.parquet").exists()
+
+
+def test_a_file_that_is_no_archive_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("hello")
+    with pytest.raises(ValueError, match=r"notes\.txt is no archive"):
+        import_results(Store(tmp_path / "store"), path)
+
+
+def test_commands(tmp_path: Path) -> None:
+    runner = CliRunner()
+
+    def levelport(*words: str) -> str:
+        done = runner.invoke(app, ["reproduce", *words])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    archive, smoke = str(tmp_path / "fig17.zip"), ("--tier", "smoke", "--solver", "published")
+    levelport("fig17", *smoke, "--jobs", "1", "--out", str(tmp_path / "a"))
+    assert "10 of 10 tasks" in levelport("export", "fig17", *smoke, "--out", str(tmp_path / "a"), "--to", archive)
+    assert "10 new tasks, 0 already there" in levelport("import", archive, "--out", str(tmp_path / "b"))
+    assert "0 to run" in levelport("fig17", *smoke, "--jobs", "1", "--out", str(tmp_path / "b"))
+    wrong = runner.invoke(app, ["reproduce", "import", "--out", str(tmp_path)])
+    assert wrong.exit_code == 2
+    assert "import needs a file" in wrong.output

@@ -120,6 +120,10 @@ class KrylovModel(Lanczos):
         """θ_max."""
         return float(self.ritz_values[-1])
 
+    def residual(self, coordinates: Tensor) -> float:
+        """‖(H + σ) s + g‖ at a minimiser s of the model, from :meth:`descent`: all of it lies outside the space."""
+        return self._next_norm * abs(float(self._ritz_basis[-1] @ coordinates))
+
     def convex(self) -> bool:
         """Whether all Ritz values are safely positive."""
         floor = 1e1 * torch.finfo(self._basis.dtype).eps * float(self.ritz_values.abs().max())

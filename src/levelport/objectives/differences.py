@@ -60,6 +60,10 @@ class GradientDifferences(Objective):
         # The graph of the gradient is what differences do without.
         return _DifferencePoint(x, self, self.objective.at(x))
 
+    def around(self, point: Point) -> Point:
+        """``point`` of the objective underneath with products of this kind; what is known of it stays known."""
+        return point if isinstance(point, _DifferencePoint) else _DifferencePoint(point.x, self, point)
+
     def verify_deterministic(self, point: Point) -> None:
         # The function underneath knows more about itself than its value, such as whether a derivative reaches x.
         inner = point.inner if isinstance(point, _DifferencePoint) else self.objective.at(point.x)

@@ -125,6 +125,8 @@ class LinearObjective(Objective):
     """
 
     deterministic = True
+    cheap_products = True
+    """A Hessian-vector product takes two products with X, no more than a gradient: solvers need no substitute."""
 
     def __init__(self, X: Tensor, loss: PointwiseLoss, *, penalty: float = 0.0) -> None:
         super().__init__()

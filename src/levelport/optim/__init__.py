@@ -4,6 +4,7 @@ from levelport.objectives.parameters import Batches
 from levelport.optim._minimize import minimize
 from levelport.optim.armijo import Armijo, ArmijoSGD
 from levelport.optim.fixed_step import FixedStep, Momentum
+from levelport.optim.lbfgs import LBFGS
 from levelport.optim.newton_cg import Newton, NewtonCG
 from levelport.optim.normalized import Normalized, NormalizedSGD
 from levelport.optim.polyak import Polyak, PolyakSGD
@@ -14,6 +15,7 @@ from levelport.optim.teleporter import Teleporter
 from levelport.optim.when_it_pays import WhenItPays, WhenStalled
 
 __all__ = [
+    "LBFGS",
     "Armijo",
     "ArmijoSGD",
     "At",

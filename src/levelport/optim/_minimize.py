@@ -19,18 +19,20 @@ from levelport.optim import defaults
 from levelport.optim.armijo import Armijo
 from levelport.optim.fixed_step import FixedStep, Momentum
 from levelport.optim.history import History
+from levelport.optim.lbfgs import LBFGS
 from levelport.optim.newton_cg import Newton
 from levelport.optim.normalized import Normalized
 from levelport.optim.polyak import Polyak
 from levelport.optim.progress_bar import progress_bar
-from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus
+from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus, RowKind
 from levelport.optim.schedules import Schedule
 from levelport.optim.step_rule import StepRule
-from levelport.solvers import Settings, Solver, TeleportResult, teleport_from
+from levelport.solvers import Certificate, Settings, Solver, TeleportResult, move_from
 
 METHODS: dict[str, Callable[[], StepRule]] = {
     "auto": lambda: defaults.METHOD,
     "armijo": Armijo,
+    "lbfgs": LBFGS,
     "newton-cg": Newton,
 }
 """Methods that need no setting, by name."""
@@ -72,12 +74,14 @@ def minimize(
     """Minimise ``fun`` from ``x0`` by descent steps and teleports.
 
     In iteration k, if the schedule says so, the point first teleports, at no higher a value; then the method takes its
-    step.
+    step. The default teleports before every step by :class:`~levelport.solvers.Krylov`; where that finds a teleport
+    not worth its cost it may hand over a lower point instead, which is then the step, and the trace says so. The
+    cheapest way to a minimum is usually ``method="lbfgs", schedule=Never()``.
 
     Args:
         fun: f, a differentiable function of ``x0`` that returns a scalar tensor, or an :class:`Objective`.
         x0: a tensor, or a list or dict of tensors; for an Objective, a flat vector. Never modified.
-        method: "auto", "armijo", "newton-cg", or a configured rule: ``FixedStep(0.1)``, ``Momentum(0.1)``,
+        method: "auto", "armijo", "lbfgs", "newton-cg", or a configured rule: ``FixedStep(0.1)``, ``Momentum(0.1)``,
             ``Polyak(max_step=1.0)``, ``Armijo(c=0.1)``, ``Normalized(0.01)``, ``Newton(max_hvps=20)``.
         schedule: when to teleport; ``Never()`` for plain descent.
         solver, max_hvps, tol, radius, target_gain: how to teleport, see :func:`levelport.teleport`.
@@ -177,22 +181,28 @@ class _Descent:
         self.point = self.objective.at(x0, curvature=schedule.due(0, self._history) if not schedule.watches else False)
         if not self.point.finite:
             return MinimizeStatus.NON_FINITE_START
-        self._record(teleported=False, step=math.nan)
+        self._record("start", step=math.nan)
         state = None
         while True:
             if self._asked_to_stop:
                 return MinimizeStatus.STOPPED
             if (reason := self._reason_to_stop(self.point)) is not None:
                 return reason
-            result = self._teleport_if_due(schedule)
+            result, lower = self._teleport_if_due(schedule)
+            if lower is not None:
+                self.point = lower
+                self.iteration += 1
+                self._record("descent", step=math.nan)
+                continue
             step = rule.advance(self.objective, self.point, state, result)
             if step.point is None:
                 return MinimizeStatus.NO_STEP
             if not step.point.finite:
                 return MinimizeStatus.DIVERGED
+            teleported = self.point if result is not None and self.trace[-1].kind == "teleport" else None
             self.point, state = step.point, step.state
             self.iteration += 1
-            self._record(teleported=False, step=step.size)
+            self._record("step", step=step.size, certificate=_certify(teleported, self.point))
 
     def _reason_to_stop(self, point: Point) -> MinimizeStatus | None:
         limits = self._limits
@@ -208,26 +218,42 @@ class _Descent:
             return MinimizeStatus.MAX_SECONDS
         return None
 
-    def _teleport_if_due(self, schedule: Schedule) -> TeleportResult | None:
+    def _teleport_if_due(self, schedule: Schedule) -> tuple[TeleportResult | None, Point | None]:
+        """The teleport, if one was due, and a lower point in place of one that would not have paid."""
         spent = self.cost.gradient_equivalents
         self._history.observe(self.iteration, self.point.value, self.point.gradient_norm, spent)
         if not schedule.due(self.iteration, self._history):
-            return None
-        result, self.point = teleport_from(self.point, self.objective, self._solver, self._settings)
-        self.teleports += 1
-        self._history.teleported(result.cost.gradient_equivalents)
-        self._record(teleported=True, step=math.nan)
-        return result
+            return None, None
+        start = self.point
+        move = move_from(start, self.objective, self._solver, self._settings, certify=False)
+        self._history.teleported(move.result.cost.gradient_equivalents)
+        if move.lower is None:
+            self.point = move.point
+            moved = self.point.x is not start.x
+            self.teleports += moved
+            self._record("teleport" if moved else "stay", step=math.nan)
+        return move.result, move.lower
 
-    def _record(self, *, teleported: bool, step: float) -> None:
+    def _record(self, kind: RowKind, *, step: float, certificate: Certificate | None = None) -> None:
         value, gradient_norm, cost = self.point.value, self.point.gradient_norm, self.cost
         row = MinimizeRow(
-            self.iteration, cost.gradient_equivalents, value, gradient_norm, teleported, step, cost.seconds
+            iteration=self.iteration,
+            cost=cost.gradient_equivalents,
+            value=value,
+            gradient_norm=gradient_norm,
+            kind=kind,
+            step=step,
+            seconds=cost.seconds,
+            certificate=certificate,
         )
         self.trace.append(row)
         self.show(row)
         if self._callback is not None and self._callback(row, self.point):
             self._asked_to_stop = True
+
+
+def _certify(teleported: Point | None, after: Point) -> Certificate | None:
+    return None if teleported is None else Certificate.averaged(teleported, after)
 
 
 def method_named(method: str | StepRule) -> StepRule:

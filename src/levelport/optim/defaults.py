@@ -14,8 +14,8 @@ METHOD: StepRule = Armijo(c=0.1)
 MINIMIZE_SCHEDULE: Schedule = Every(1)
 """Of ``minimize``."""
 
-MINIMIZE_TELEPORTS = Settings(solver=Auto(explore=1), max_hvps=10)
-"""How ``minimize`` teleports."""
+MINIMIZE_TELEPORTS = Settings(solver="krylov", max_hvps=200)
+"""How ``minimize`` teleports: the Krylov solver stops by itself, long before that."""
 
 SCHEDULE: Schedule = WhenItPays()
 """Of ``Teleported`` and ``Teleporter``."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic
+from typing import Generic, Literal
 
 from levelport.objective import Cost
 from levelport.objectives.structure import X
+from levelport.solvers import Certificate
+
+RowKind = Literal["start", "teleport", "stay", "step", "descent"]
 
 
 class MinimizeStatus(Enum):
@@ -37,18 +40,27 @@ class MinimizeRow:
         iteration: steps taken before it.
         cost: gradient equivalents spent up to here, the evaluation of this point included.
         value, gradient_norm: f and ‖∇f‖ there.
-        teleported: whether a teleport led to it.
-        step: size of the step that led to it; NaN for x0 and after a teleport.
+        kind: what led to it: the "start", a "teleport", a teleport that came to nothing ("stay"), a "step" of the
+            method, or a "descent" that the solver made where a teleport would not have paid.
+        step: size of the step that led to it; NaN elsewhere.
         seconds: since the start.
+        certificate: of the teleported point that a gradient step left to get here: its KKT conditions with the Hessian
+            averaged along that step, known afterwards and free of charge. None elsewhere.
     """
 
     iteration: int
     cost: float
     value: float
     gradient_norm: float
-    teleported: bool
+    kind: RowKind
     step: float
     seconds: float
+    certificate: Certificate | None = None
+
+    @property
+    def teleported(self) -> bool:
+        """Whether a teleport led to it."""
+        return self.kind == "teleport"
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,24 @@ class Certificate:
         """Where there is nothing to certify: no gradient, or no finite one."""
         return cls(math.nan, math.nan, math.nan)
 
+    @classmethod
+    def averaged(cls, before: Point, after: Point) -> Certificate | None:
+        """Certify ``before`` by a gradient step from it to ``after``, both evaluated: free of charge.
+
+        ∇f(before) - ∇f(after) = η H̄ ∇f(before), H̄ the Hessian averaged along the step: exact for a quadratic, and as
+        far from the certificate at ``before`` as the Hessian changes along the step. None if the step was no
+        gradient step.
+        """
+        step, normal = before.x - after.x, before.normal
+        image = before.gradient - after.gradient
+        along = torch.dot(normal, image)
+        numbers = [norm(step), torch.dot(step, normal), along, norm(image - along * normal), norm(image)]
+        length, advance, curvature, residual, size = torch.stack([n.double() for n in numbers]).tolist()
+        if not (length > 0.0 and advance > 0.999 * length and math.isfinite(size)):
+            return None
+        alignment = curvature / size if size > 0.0 else 1.0
+        return cls(curvature / length, residual / length / before.gradient_norm, alignment)
+
     @property
     def misalignment(self) -> float:
         """sin ∠(g, H g), the scale-free size of the KKT residual."""

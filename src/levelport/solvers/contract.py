@@ -85,11 +85,19 @@ class TeleportProblem:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a solver hands back: a point that it has evaluated, and why it stopped."""
+    """What a solver hands back: a point that it has evaluated, and why it stopped.
+
+    Attributes:
+        point, status, detail: the answer.
+        certificate: what the solver knows of it already, for callers who do not insist on a product at ``point``.
+        lower: where ``point`` is the start, a point with a lower value that is no teleport: an ordinary step.
+    """
 
     point: Point
     status: TeleportStatus
     detail: str = ""
+    certificate: Certificate | None = None
+    lower: Point | None = None
 
 
 class Solver(ABC):
@@ -105,6 +113,10 @@ class Solver(ABC):
     def begin(self) -> Self:
         """A solver with an empty memory for the teleports of one run. Those that remember nothing return themselves."""
         return self
+
+    def view(self, objective: Objective, start: Point) -> tuple[Objective, Point]:
+        """f and the start as the solver wants to see them, for instance with other Hessian-vector products."""
+        return objective, start
 
     @abstractmethod
     def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:

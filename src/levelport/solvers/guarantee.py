@@ -7,9 +7,10 @@ gradient at their point already and need them at the next.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from levelport.objective import Objective, Point
 from levelport.solvers.certificate import Certificate
@@ -20,11 +21,41 @@ from levelport.solvers.settings import Settings
 _LEVEL_SET_SLACK = 1e-9  # relative distance from the level that counts as on it
 
 
+@dataclass(frozen=True)
+class Move:
+    """A teleport as optimizers see it.
+
+    Attributes:
+        result: for people; its ``x`` is flat.
+        point: where it ends, evaluated.
+        lower: where it ends at the start, a lower point that the solver found and that is no teleport; or None.
+    """
+
+    result: TeleportResult[Tensor]
+    point: Point
+    lower: Point | None
+
+
 def teleport_from(
     start: Point, objective: Objective, solver: Solver, settings: Settings, callback: Callback | None = None
 ) -> tuple[TeleportResult, Point]:
     """Teleport from ``start`` by ``solver``; the result (its ``x`` is flat) and the point it ends at."""
+    move = move_from(start, objective, solver, settings, callback)
+    return move.result, move.point
+
+
+def move_from(
+    start: Point,
+    objective: Objective,
+    solver: Solver,
+    settings: Settings,
+    callback: Callback | None = None,
+    *,
+    certify: bool = True,
+) -> Move:
+    """The same with what an optimizer can use besides. Without ``certify`` the solver's own certificate will do."""
     began, before = time.perf_counter(), objective.cost
+    objective, start = solver.view(objective, start)
     problem = TeleportProblem(
         objective=objective,
         start=start,
@@ -42,7 +73,14 @@ def teleport_from(
     if solver.keeps_guarantee:
         outcome = _uphold_guarantee(outcome, problem)
     point = outcome.point
-    hopeless = outcome.status is TeleportStatus.NON_FINITE_START
+    if outcome.status is TeleportStatus.NON_FINITE_START:
+        certificate = Certificate.unknown()
+    elif certify or outcome.certificate is None:
+        certificate = Certificate.at(point)
+        if outcome.status is TeleportStatus.PREDICTED and certificate.misalignment <= settings.tol:
+            outcome = replace(outcome, status=TeleportStatus.CONVERGED)
+    else:
+        certificate = outcome.certificate
     result = TeleportResult(
         x=point.x,
         status=outcome.status,
@@ -50,12 +88,12 @@ def teleport_from(
         value_start=start.value,
         gradient_norm=point.gradient_norm,
         gradient_norm_start=start.gradient_norm,
-        certificate=Certificate.unknown() if hopeless else Certificate.at(point),
+        certificate=certificate,
         cost=replace(objective.cost - before, seconds=time.perf_counter() - began),
         detail=outcome.detail,
         trace=tuple(monitor.trace),
     )
-    return result, point
+    return Move(result, point, outcome.lower if point is start else None)
 
 
 def _solve(solver: Solver, problem: TeleportProblem, monitor: Monitor) -> Outcome:

@@ -22,6 +22,13 @@ class TeleportStatus(Enum):
         "the trust radius was reached: the gradient norm still grows further out, "
         "and the problem may have no finite solution"
     )
+    PREDICTED = (
+        "the point is near where a model of f has its largest gradient at this level; "
+        "nobody has spent a Hessian-vector product there to say how near"
+    )
+    NOT_WORTHWHILE = (
+        "at this level the model's largest gradient is hardly larger than the one here; this is the start itself"
+    )
     STOPPED = "the callback asked to stop"
     STATIONARY_START = "the gradient vanishes at the start, so every direction is as good as any other"
     NON_FINITE_START = (

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from levelport import checks
 from levelport.solvers.auto import Auto
 from levelport.solvers.contract import Solver
+from levelport.solvers.krylov import Krylov
 from levelport.solvers.sqp import SQP
 
-SOLVERS: dict[str, Callable[[], Solver]] = {"auto": Auto, "sqp": SQP}
+SOLVERS: dict[str, Callable[[], Solver]] = {"auto": Auto, "krylov": Krylov, "sqp": SQP}
 """Solvers by name, with their default settings."""
 
 
@@ -40,7 +41,7 @@ class Settings:
     """A solver and the limits within which it works.
 
     Args:
-        solver: "auto" (ours), "sqp" (the paper's), or a configured :class:`Solver`.
+        solver: "auto" (ours), "krylov" (ours, brief), "sqp" (the paper's), or a configured :class:`Solver`.
         level_set: stay on {f = f(w)} instead of {f ≤ f(w)}.
         max_hvps: budget of Hessian-vector products per teleport, certificate included.
         max_seconds: budget of time per teleport, checked between evaluations.

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from levelport.lab.bench.instances import Instance
 from levelport.lab.bench.metered import Metered, NumpyFunctions, TorchFunction
+from levelport.lab.bench.no_climb import NoClimb, RandomClimb
 from levelport.objective import Point
 from levelport.optim import defaults
 from levelport.optim._minimize import minimize
@@ -31,6 +32,8 @@ OURS = "levelport.minimize"
 ALONE = "GD-Armijo"
 PUBLISHED = "GD-Armijo + published teleports"
 NO_CLIMB = "the same without the climb"
+RANDOM_CLIMB = "the same with a random climb"
+OUR_LBFGS = "levelport lbfgs"
 LBFGS = "SciPy L-BFGS-B"
 LBFGS_60 = "SciPy L-BFGS-B, 60 pairs"
 NEWTON_CG = "SciPy Newton-CG"
@@ -212,11 +215,14 @@ def _lbfgsb_visited(objective: Metered, instance: Instance) -> None:
 
 CORE = (
     *_with_and_without(ALONE, "auto"),
+    Competitor(NO_CLIMB, descent(solver=NoClimb())),
+    Competitor(RANDOM_CLIMB, descent(solver=RandomClimb())),
+    Competitor(OUR_LBFGS, descent("lbfgs", schedule=Never())),
     Competitor(LBFGS, _scipy("L-BFGS-B", LBFGSB)),
     Competitor(LBFGS_60, _scipy("L-BFGS-B", LBFGSB | {"maxcor": 60})),
     Competitor(NEWTON_CG, _scipy("Newton-CG", {"xtol": 0.0})),
 )
-"""GD alone, with the paper's teleports and ours, our control, and the rivals that the goals name."""
+"""GD alone, with the paper's teleports and ours, two controls, our L-BFGS, and the rivals that the goals name."""
 
 OTHERS = (
     *_with_and_without("momentum", _momentum),

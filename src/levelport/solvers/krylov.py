@@ -1,0 +1,203 @@
+"""``Krylov``: one cheap teleport after another, each from a truncated model of f. What ``minimize`` does by default.
+
+At w with g = ∇f(w), the Lanczos model of :mod:`levelport.numerics.lanczos` grows until the residual of its Newton
+system is at most min(½, (‖g‖/‖g₀‖)^0.3) ‖g‖, g₀ the first gradient of the run: coarse at first, finer later.
+Two vectors past the first negative Ritz value it stops as well. With s its minimiser within the trust radius, δ the
+decrease that it promises and (θ, v) its top Ritz pair, ⟨v, s⟩ ≤ 0,
+
+    w⁺ = w + s + a v,      a = 0.8 √(2 δ/θ),
+
+climbs the steepest wall of the model most of the way back to the level. Three things come free of charge:
+
+* *Does it pay?* In a convex model the largest gradient on the level is √(2 θ δ), and its square over ‖g‖² is the
+  decrease of a Newton step over that of the best gradient step. Below 1.2 ‖g‖ the climb is left out and w + s offered
+  as an ordinary, lower point: ``NOT_WORTHWHILE``.
+* *The step size*: λ = ⟨∇f(w⁺), v⟩/a is the secant curvature along the climb, and 1/λ the step back down.
+* *The certificate*: that step, from w⁺ to w⁺ - η ∇f(w⁺), ends at a gradient which is needed anyway, and the two
+  gradients give H̄ ∇f(w⁺), H̄ the Hessian averaged along the step: :meth:`Certificate.averaged`.
+  :func:`levelport.teleport`, which takes no step, spends a product on the ordinary certificate instead.
+
+On a quadratic, teleport and step together land where the step s and then a gradient step 1/θ land. So a teleport buys
+what a truncated Newton step buys, and the climb costs one gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Literal, Self
+
+import torch
+from torch import Tensor
+
+from levelport import checks
+from levelport.numerics.lanczos import KrylovModel
+from levelport.objective import Objective, Point, norm
+from levelport.objectives.differences import GradientDifferences
+from levelport.solvers.certificate import Certificate
+from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
+from levelport.solvers.result import TeleportStatus
+from levelport.solvers.trust import INSIDE, distance_to_sphere
+
+_COARSEST = 0.5  # residual of the Newton system, relative to the gradient
+_REFINEMENT = 0.3  # its power of ‖g‖/‖g₀‖; 0.25 to 0.5 cost within 7 % of each other on logistic problems
+_BEYOND_CONVEX = 2  # basis vectors after the first negative Ritz value
+_SHARE = 0.8  # of the way up to the level; the rest is room for what the model does not see
+_SECOND_SHARE = 0.7  # of that, where the first climb ended above the level
+_WORTH = 1.2  # predicted growth of the gradient from which a climb pays
+_TRIALS = 30  # of ever shorter steps before w is given up as minimal
+_NUMBERS = 2**24  # what the basis may hold
+
+
+@dataclass
+class _Memory:
+    """What one teleport of a run leaves for the next."""
+
+    radius: float = math.inf
+    first_norm: float | None = None
+
+
+@dataclass(frozen=True)
+class Krylov(Solver):
+    """Truncated-Krylov teleports.
+
+    Args:
+        hvp: "exact" Hessian-vector products (2 gradient equivalents), or by "difference" of gradients (1; float64
+            only). None decides: exact for other precisions and for objectives in closed form, whose products are
+            cheap, differences otherwise.
+        max_vectors: of the Krylov space; None takes 200, or as many as fit into 2²⁴ numbers, at least ten.
+    """
+
+    hvp: Literal["exact", "difference"] | None = None
+    max_vectors: int | None = None
+    _memory: _Memory = field(default_factory=_Memory, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.hvp is not None:
+            checks.one_of("hvp", self.hvp, ("exact", "difference"))
+        if self.max_vectors is not None:
+            checks.whole("max_vectors", self.max_vectors, at_least=1)
+
+    def begin(self) -> Self:
+        """The same settings with no trust radius yet."""
+        return replace(self)
+
+    def view(self, objective: Objective, start: Point) -> tuple[Objective, Point]:
+        """The objective with the products that were chosen."""
+        exact = objective.dtype != torch.float64 or getattr(objective, "cheap_products", False)
+        if isinstance(objective, GradientDifferences) or self.hvp == "exact" or (self.hvp is None and exact):
+            return objective, start
+        differences = GradientDifferences(objective)
+        return differences, differences.around(start)
+
+    def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
+        if problem.level_set:
+            raise ValueError("solver 'krylov' ends below the level; for level_set=True take solver='auto'.")
+        start, memory = problem.start, self._memory
+        if memory.first_norm is None:
+            memory.first_norm = start.gradient_norm
+        model = KrylovModel(start, self._capacity(start))
+        self._grow(model, monitor)
+        if model.size == 0 or model.largest <= 0.0:
+            return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, "no positive curvature was found to climb against")
+        for _ in range(_TRIALS):
+            outcome = self._attempt(problem, monitor, model)
+            if outcome is not None:
+                start.release()
+                return outcome
+            if monitor.should_stop(hvps_needed=0) is not None:
+                break
+        return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, "the model led to no lower point")
+
+    def _capacity(self, start: Point) -> int:
+        return self.max_vectors or max(10, min(200, _NUMBERS // start.x.numel()))
+
+    def _radius(self, model: KrylovModel) -> float:
+        """How far the model is trusted; where it has no bottom and nothing is known yet, a Cauchy step or ‖w‖/10."""
+        radius, start = self._memory.radius, model.point
+        if math.isinf(radius) and not model.convex():
+            steepest = float(model.ritz_values.abs().max())
+            radius = max(start.gradient_norm / steepest, 0.1 * float(norm(start.x)))
+        return radius
+
+    def _grow(self, model: KrylovModel, monitor: Monitor) -> None:
+        size, negative = model.point.gradient_norm, 0
+        assert self._memory.first_norm is not None
+        accuracy = min(_COARSEST, (size / self._memory.first_norm) ** _REFINEMENT)
+        while not model.exhausted and model.extend():
+            if not model.convex():
+                negative += 1
+                if negative > _BEYOND_CONVEX:
+                    return
+            elif model.residual(model.descent(self._radius(model))[0]) <= accuracy * size:
+                return
+            if monitor.should_stop(hvps_needed=2) is not None:  # one stays in reserve for a certificate
+                return
+
+    def _attempt(self, problem: TeleportProblem, monitor: Monitor, model: KrylovModel) -> Outcome | None:
+        """Descend, climb, and judge the model by what came of it; None asks for another try, nearer by."""
+        start, theta = problem.start, model.largest
+        radius = self._radius(model)
+        if problem.radius is not None:
+            radius = min(radius, INSIDE * problem.radius)
+        coordinates, promised = model.descent(radius)
+        length = float(coordinates.norm())
+        if not (promised > 0.0 and math.isfinite(promised) and 0.0 < length < math.inf):
+            return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, "the model promises no decrease")
+        descent = model.lift(coordinates)
+        wall = self._wall(model, descent)
+        climb = min(self._height(model, promised), distance_to_sphere(descent, wall, problem.radius))
+        for height in (climb, _SECOND_SHARE * climb) if climb > 0.0 else ():
+            end = self._at(problem, start.x + descent, wall, height)
+            self._learn(model, end, promised - 0.5 * theta * height**2, promised, length)
+            if problem.feasible(end.value) and end.finite:
+                return self._judge(problem, monitor, end, wall, height)
+        end = self._at(problem, start.x + descent, wall, 0.0)
+        self._learn(model, end, promised, promised, length)
+        if end.value < start.value and end.finite:
+            status = TeleportStatus.NO_FEASIBLE_GAIN if climb > 0.0 else TeleportStatus.NOT_WORTHWHILE
+            return Outcome(start, status, certificate=_curvature_only(theta), lower=end)
+        self._memory.radius = 0.3 * length
+        return None
+
+    def _wall(self, model: KrylovModel, descent: Tensor) -> Tensor:
+        """The direction of the climb, on the far side of the bottom."""
+        wall = model.ritz_vector(-1)
+        return -wall if float(torch.dot(wall, descent)) > 0.0 else wall
+
+    def _height(self, model: KrylovModel, promised: float) -> float:
+        """a, or 0 where the climb would not pay."""
+        largest = math.sqrt(2.0 * model.largest * promised)
+        if model.convex() and largest < _WORTH * model.point.gradient_norm:
+            return 0.0
+        return _SHARE * largest / model.largest
+
+    @staticmethod
+    def _at(problem: TeleportProblem, bottom: Tensor, wall: Tensor, height: float) -> Point:
+        return problem.objective.at(torch.add(bottom, wall, alpha=height) if height else bottom)
+
+    def _learn(self, model: KrylovModel, end: Point, predicted: float, promised: float, length: float) -> None:
+        """Trust region: half the step where f misses the model by 75 % of the promised decrease, else grow."""
+        miss = (model.point.value - predicted - end.value) / promised if math.isfinite(end.value) else -math.inf
+        radius = self._memory.radius
+        if miss < -0.75:
+            self._memory.radius = min(radius, 0.5 * length)
+        elif miss > -0.25 and length > 0.9 * self._radius(model):
+            self._memory.radius = 2.0 * length
+
+    @staticmethod
+    def _judge(problem: TeleportProblem, monitor: Monitor, end: Point, wall: Tensor, height: float) -> Outcome:
+        """A teleport if the gradient has grown; a lower point, if nothing else."""
+        certificate = _curvature_only(float(torch.dot(end.gradient, wall)) / height)
+        monitor.record(end, certificate, height)
+        if not problem.fulfilled_by(end):
+            lower = end if end.value < problem.level else None
+            return Outcome(problem.start, TeleportStatus.NO_FEASIBLE_GAIN, certificate=certificate, lower=lower)
+        monitor.offer(end)
+        if problem.meets_target(end, certificate):
+            return Outcome(end, TeleportStatus.TARGET_REACHED, certificate=certificate)
+        return Outcome(end, TeleportStatus.PREDICTED, certificate=certificate)
+
+
+def _curvature_only(curvature: float) -> Certificate:
+    return Certificate(curvature, math.nan, math.nan)

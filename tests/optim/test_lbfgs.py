@@ -1,0 +1,52 @@
+"""``method="lbfgs"``: against SciPy's L-BFGS-B, and together with teleports."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.solvers.problems_for_tests import labelled_data
+
+from levelport import LinearObjective
+from levelport.lab.bench.instances import ProblemName
+from levelport.optim import LBFGS, Every, Never, minimize
+from levelport.problems.functions import FUNCTIONS
+
+scipy_optimize = pytest.importorskip("scipy.optimize")
+
+
+def test_it_needs_no_more_than_scipy_on_logistic_regression() -> None:
+    from levelport.lab.bench.specs import race
+
+    for reg in (1e-2, 1e-4):
+        name = ProblemName("logistic", "logreg/ionosphere", reg)
+        theirs = race(name, "SciPy L-BFGS-B", 2000.0).facts["gradient_equivalents"]
+        assert race(name, "levelport lbfgs", 2000.0).facts["gradient_equivalents"] <= 1.2 * theirs
+
+
+@pytest.mark.parametrize("name", ["booth", "beale", "rosenbrock"])
+def test_it_finds_the_minimum_that_scipy_finds(name: str) -> None:
+    function = FUNCTIONS[name]
+    x0 = torch.tensor(function.start, dtype=torch.float64)
+    result = minimize(function.function, x0, "lbfgs", schedule=Never())
+    assert result.success
+    theirs = scipy_optimize.minimize(
+        lambda x: float(function.function(torch.tensor(x))), x0.numpy(), method="L-BFGS-B", tol=1e-14
+    )
+    assert result.value <= theirs.fun + 1e-8
+
+
+def test_teleports_combine_with_it() -> None:
+    X, y = labelled_data(200, 20)
+    f = LinearObjective.logistic(X, y, penalty=1e-4)
+    plain = minimize(f, torch.zeros(20).double(), "lbfgs", schedule=Never())
+    visited = minimize(f, torch.zeros(20).double(), "lbfgs", schedule=Every(5, start=5))
+    assert plain.success
+    assert visited.success
+    assert plain.teleports == 0 < visited.teleports
+    assert visited.value == pytest.approx(plain.value, abs=1e-12)
+
+
+def test_memory_is_checked() -> None:
+    with pytest.raises(ValueError, match="memory"):
+        LBFGS(memory=0)
+    assert LBFGS()._pairs(10**7) == 10

@@ -1,0 +1,160 @@
+"""Truncated-Krylov teleports: against closed forms on quadratics, the guarantee elsewhere, and what comes for free."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from tests.solvers.problems_for_tests import Case, all_cases, labelled_data
+
+from levelport import LinearObjective, TeleportStatus, teleport
+from levelport.lab.bench.no_climb import NoClimb
+from levelport.objectives import FunctionObjective
+from levelport.objectives.differences import GradientDifferences
+from levelport.optim import Armijo, Every, minimize
+from levelport.problems.quadratics import Quadratic
+from levelport.solvers import Certificate, Krylov, Settings, move_from
+
+CASES = all_cases()
+
+
+def quadratic(d: int = 20, condition: float = 1e3, seed: int = 3) -> Quadratic:
+    return Quadratic.random(torch.logspace(0, -torch.tensor(condition).log10().item(), d, dtype=torch.float64), seed)
+
+
+def start_of(d: int = 20, seed: int = 4) -> torch.Tensor:
+    return torch.randn(d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("hvp", ["exact", "difference"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_guarantee_holds_everywhere(case: Case, hvp: str) -> None:
+    result = teleport(case.fun, case.start, Krylov(hvp=hvp))  # type: ignore[arg-type]
+    assert result.value <= result.value_start
+    assert result.gradient_norm >= result.gradient_norm_start
+    assert bool(torch.isfinite(torch.as_tensor(result.x)).all())
+
+
+def test_with_the_whole_space_a_teleport_is_the_exact_maximum_scaled_by_the_share() -> None:
+    f, x = quadratic(), start_of()
+    solver = Krylov("exact").begin()
+    solver._memory.first_norm = 1e60  # a run that has converged far: the model is built to the last vector
+    move = move_from(f.at(x), f, solver, Settings(max_hvps=100))
+    assert move.result.gradient_norm == pytest.approx(0.8 * f.largest_gradient_norm(x), rel=1e-6)
+    gap = move.result.value_start
+    assert move.result.value == pytest.approx(0.64 * gap, rel=1e-6)
+
+
+def test_on_a_quadratic_teleport_and_step_land_where_krylov_step_and_gradient_step_land() -> None:
+    """The climb a v and the step 1/θ back cancel where H v = θ v.
+
+    With r = g + H s the model's residual, w + s + a v - (r + a H v)/θ = w + s - r/θ.
+    """
+    f, x = quadratic(), start_of()
+    climbing, plain = Krylov("exact"), NoClimb("exact")
+    for solver in (climbing, plain):
+        solver._memory.first_norm = 1e60
+    there = move_from(f.at(x), f, climbing, Settings(max_hvps=100), certify=False)
+    bottom = move_from(f.at(x), f, plain, Settings(max_hvps=100), certify=False).lower
+    assert bottom is not None
+    landed = there.point.x - there.point.gradient / there.result.curvature
+    control = bottom.x - bottom.gradient / there.result.curvature
+    assert there.result.gain > 1.2
+    assert float((landed - control).norm()) <= 1e-6 * float(x.norm())
+
+
+def test_the_curvature_that_comes_for_free_is_the_one_along_the_climb() -> None:
+    f, x = quadratic(), start_of()
+    solver = Krylov("exact")
+    solver._memory.first_norm = 1e60
+    free = move_from(f.at(x), f, solver, Settings(max_hvps=100), certify=False)
+    assert free.result.curvature == pytest.approx(float(f.eigenvalues.max()), rel=1e-6)
+    assert free.result.status is TeleportStatus.PREDICTED
+
+
+def test_the_averaged_certificate_is_exact_on_a_quadratic() -> None:
+    f, x = quadratic(), start_of()
+    before = f.at(x)
+    after = f.at(x - 0.3 * before.gradient)
+    averaged, exact = Certificate.averaged(before, after), Certificate.at(before)
+    assert averaged is not None
+    for name in ("curvature", "kkt_residual", "alignment"):
+        assert getattr(averaged, name) == pytest.approx(getattr(exact, name), rel=1e-9)
+    assert Certificate.averaged(before, f.at(x + start_of(seed=9))) is None
+
+
+def test_a_sphere_is_not_worth_a_teleport() -> None:
+    f = Quadratic.random(torch.ones(5, dtype=torch.float64), 0)
+    move = move_from(f.at(start_of(5)), f, Krylov(), Settings(), certify=False)
+    assert move.result.status is TeleportStatus.NOT_WORTHWHILE
+    assert move.lower is not None
+    assert torch.allclose(move.lower.x, f.minimiser, atol=1e-6)
+
+
+def test_products_are_chosen_by_dtype_and_by_what_they_cost() -> None:
+    X, y = labelled_data()
+    closed = LinearObjective.logistic(X, y, penalty=1e-3)
+    smooth = FunctionObjective(lambda x: (x**4).sum(), like=start_of(5))
+    single = FunctionObjective(lambda x: (x**4).sum(), like=start_of(5).float())
+    for objective, by_differences in ((closed, False), (smooth, True), (single, False)):
+        point = objective.at(torch.ones(objective.dimension, dtype=objective.dtype))
+        assert isinstance(Krylov().view(objective, point)[0], GradientDifferences) is by_differences
+        assert not isinstance(Krylov("exact").view(objective, point)[0], GradientDifferences)
+    assert teleport(closed, torch.zeros(8).double(), Krylov("difference")).cost.hvps == 0
+
+
+def test_wrong_arguments_are_answered_by_sentences() -> None:
+    with pytest.raises(ValueError, match="hvp must be"):
+        Krylov(hvp="numeric")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="max_vectors"):
+        Krylov(max_vectors=0)
+    with pytest.raises(ValueError, match="level_set"):
+        teleport(quadratic(), start_of(), "krylov", level_set=True)
+
+
+@pytest.mark.parametrize("radius", [1e-3, 0.1, 1.0])
+def test_the_radius_is_kept(radius: float) -> None:
+    for case in CASES:
+        result = teleport(case.fun, case.start, "krylov", radius=radius)
+        assert float((torch.as_tensor(result.x) - case.start).norm()) <= radius * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_run_of_krylov_teleports_never_rises(case: Case) -> None:
+    result = minimize(case.fun, case.start, max_cost=300.0)
+    values = [row.value for row in result.trace]
+    assert all(later <= earlier for earlier, later in pairwise(values))
+    assert {row.kind for row in result.trace} <= {"start", "teleport", "stay", "step", "descent"}
+
+
+def test_the_trace_tells_teleports_from_plain_steps_and_certifies_the_teleports() -> None:
+    X, y = labelled_data(200, 20)
+    scaled = X * torch.logspace(0, -2, 20, dtype=torch.float64)
+    result = minimize(LinearObjective.logistic(scaled, y, penalty=1e-6), torch.zeros(20).double())
+    assert result.success
+    kinds = [row.kind for row in result.trace]
+    assert kinds.count("teleport") == result.teleports > 0
+    certified = [row.certificate for row in result.trace if row.certificate is not None]
+    assert len(certified) == result.teleports
+    assert all(certificate.alignment > 0.5 for certificate in certified)
+
+
+def test_minimize_is_gradient_descent_from_teleported_points() -> None:
+    """Every step of the default that follows a teleport is a multiple of the gradient there."""
+    points = []
+    f = quadratic(10, 1e4)
+    minimize(f, start_of(10), Armijo(c=0.1), schedule=Every(1), callback=lambda row, point: points.append((row, point)))
+    for (before, w), (after, x) in pairwise(points):
+        if before.kind == "teleport":
+            assert after.kind == "step"
+            assert torch.allclose(w.x - x.x, after.step * w.gradient, atol=1e-10)
+
+
+def test_the_memory_of_a_run_does_not_leak_into_the_next() -> None:
+    solver = Krylov()
+    f, x = quadratic(), start_of()
+    first = minimize(f, x, solver=solver)
+    again = minimize(f, x, solver=solver)
+    assert first.cost.gradients == again.cost.gradients
+    assert solver._memory.first_norm is None

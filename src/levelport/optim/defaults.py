@@ -6,7 +6,7 @@ from levelport.optim.armijo import Armijo
 from levelport.optim.schedules import Every, Schedule
 from levelport.optim.step_rule import StepRule
 from levelport.optim.when_it_pays import WhenItPays
-from levelport.solvers import Auto, Settings
+from levelport.solvers import Settings
 
 METHOD: StepRule = Armijo(c=0.1)
 """Of ``minimize``."""
@@ -20,7 +20,7 @@ MINIMIZE_TELEPORTS = Settings(solver="krylov", max_hvps=200)
 SCHEDULE: Schedule = WhenItPays()
 """Of ``Teleported`` and ``Teleporter``."""
 
-TELEPORTS = Settings(solver=Auto(explore=1), max_hvps=10)
+TELEPORTS = Settings(solver="krylov", max_hvps=10)
 """How ``Teleported`` teleports: briefly. On two small networks ten HVPs left a lower loss than fifty at equal cost."""
 
 GTOL = 1e-8

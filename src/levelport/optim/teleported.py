@@ -1,26 +1,25 @@
 """``Teleported``: any torch optimizer, with teleports.
 
-One step, if the schedule says so, is Algorithm 1 of the paper:
+One step, if the schedule says so, is
 
-    w⁺ = teleport(w),     w ← the wrapped optimizer's step from w⁺.
+    w⁺ = teleport(w),     w ← w⁺ - ∇f(w⁺)/λ, checked,     w ← the wrapped optimizer's step,
 
-The teleports are a :class:`~levelport.Teleporter`'s. The wrapper owns no parameters and no state of the wrapped
-optimizer: ``param_groups``, ``state`` and ``defaults`` are the wrapped one's own objects, so LR schedulers and training
-frameworks see one optimizer.
+at no higher a loss up to there. With ``first_step="optimizer"`` the middle one is left out: Algorithm 1 of the paper,
+and what line searches get in any case. The teleports are a :class:`~levelport.Teleporter`'s. The wrapper owns no
+parameters and no state of the wrapped optimizer: ``param_groups``, ``state`` and ``defaults`` are the wrapped one's own
+objects, so LR schedulers and training frameworks see one optimizer.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
-from levelport import checks
 from levelport.objective import Objective
 from levelport.objectives.isolation import RandomState
 from levelport.objectives.parameters import Batches, Loss
@@ -28,9 +27,7 @@ from levelport.optim import defaults
 from levelport.optim.armijo import ArmijoSGD
 from levelport.optim.closures import StepLoss
 from levelport.optim.history import History
-from levelport.optim.polyak import PolyakSGD
 from levelport.optim.schedules import Never, Schedule
-from levelport.optim.step_rule import newton_step_size
 from levelport.optim.teleporter import Hook, Teleporter
 from levelport.optim.torch_base import FlatOptimizer
 from levelport.solvers import Solver, TeleportResult
@@ -44,10 +41,8 @@ class Teleported(FlatOptimizer):
 
     Args:
         optimizer: does the steps.
-        schedule, solver, max_hvps, tol, radius, target_gain, momentum, teleport_on, noise, steps_per_epoch, distribute:
-            when and how to teleport, see :class:`~levelport.Teleporter`.
-        first_step: "curvature" takes the first step after a teleport with lr = 1/λ, λ the curvature along the gradient
-            that the teleport reports. :class:`ArmijoSGD` starts its search there in any case.
+        schedule, solver, max_hvps, tol, radius, target_gain, momentum, teleport_on, noise, first_step, steps_per_epoch,
+            distribute: when and how to teleport, see :class:`~levelport.Teleporter`.
         after_backward: called when the gradients of a step are in ``.grad``, for instance to clip them.
 
     Attributes:
@@ -75,7 +70,7 @@ class Teleported(FlatOptimizer):
         momentum: Literal["keep", "reset"] = "keep",
         teleport_on: Loss | Batches | None = None,
         noise: Literal["refuse", "replay"] = "refuse",
-        first_step: Literal["lr", "curvature"] = "lr",
+        first_step: Literal["included", "optimizer"] | None = None,
         steps_per_epoch: int | None = None,
         after_backward: Callable[[], object] | None = None,
         distribute: Callable[[Objective], Objective] | None = None,
@@ -93,22 +88,15 @@ class Teleported(FlatOptimizer):
             momentum=momentum,
             teleport_on=teleport_on,
             noise=noise,
+            first_step=first_step,
             steps_per_epoch=steps_per_epoch,
             distribute=distribute,
         )
-        checks.one_of("first_step", first_step, ("lr", "curvature"))
-        if first_step == "curvature" and not isinstance(optimizer, (torch.optim.SGD, PolyakSGD)):
-            raise ValueError(
-                f"first_step='curvature' needs steps that are lr times the gradient, as SGD's; those of "
-                f"{type(optimizer).__name__} are not."
-            )
         self._linked = False
         super().__init__(optimizer.param_groups, optimizer.defaults)
         self.wrapped = optimizer
         self._link()
-        self.first_step = first_step
         self._after_backward = after_backward
-        self._newton_step: float | None = None
 
     def _link(self) -> None:
         """Share the objects of the wrapped optimizer, also when its ``load_state_dict`` replaces them."""
@@ -163,13 +151,13 @@ class Teleported(FlatOptimizer):
             return None
         step_loss = StepLoss(closure, self.parameters(), after_backward=self._after_backward)
         loss = step_loss.evaluate_first()
-        value, size = (float(loss), self.gradient_norm()) if self.schedule.watches else (math.nan, math.nan)
-        result = self.teleporter.teleport_if_due(closure, value, size, random_state=step_loss.random_state)
+        size = self.gradient_norm() if self.schedule.watches else math.nan
+        result = self.teleporter.teleport_if_due(closure, float(loss), size, random_state=step_loss.random_state)
         if result is not None:
             self._prepare_first_step(result)
+        if self.teleporter.moved:
             step_loss.forget()
-        with self._first_step_size():
-            self.wrapped.step(step_loss)  # type: ignore[arg-type]
+        self.wrapped.step(step_loss)  # type: ignore[arg-type]
         self.teleporter.charge(step_loss.ledger.read().gradient_equivalents)
         return loss
 
@@ -180,8 +168,7 @@ class Teleported(FlatOptimizer):
                 "come from elsewhere (a GradScaler, accumulation), use schedule=Never() and call teleport(loss) "
                 "between steps."
             )
-        with self._first_step_size():
-            self.wrapped.step()
+        self.wrapped.step()
         self.teleporter.iteration += 1
 
     def teleport(self, loss: Loss | Batches, *, random_state: RandomState | None = None) -> TeleportResult:
@@ -195,36 +182,17 @@ class Teleported(FlatOptimizer):
         return self.teleporter.register_teleport_hook(hook)
 
     def _prepare_first_step(self, result: TeleportResult) -> None:
-        self._newton_step = newton_step_size(result.curvature)
-        if isinstance(self.wrapped, ArmijoSGD):
+        if isinstance(self.wrapped, ArmijoSGD) and self.teleporter.first_step == "optimizer":
             self.wrapped.after_teleport(result.curvature)
-
-    @contextmanager
-    def _first_step_size(self) -> Iterator[None]:
-        """lr = 1/λ for the one step after a teleport, where that was asked for."""
-        size, self._newton_step = self._newton_step, None
-        if self.first_step != "curvature" or size is None:
-            yield
-            return
-        usual = [group["lr"] for group in self.param_groups]
-        try:
-            for group in self.param_groups:
-                group["lr"] = size
-            yield
-        finally:
-            for group, lr in zip(self.param_groups, usual, strict=True):
-                group["lr"] = lr
 
     def state_dict(self) -> dict[str, Any]:
         """The wrapped optimizer's, in torch's shape, and ours under the one key "levelport"."""
-        ours = {**self.teleporter.state_dict(), "newton_step": self._newton_step}
-        return {**self.wrapped.state_dict(), _OURS: ours}
+        return {**self.wrapped.state_dict(), _OURS: self.teleporter.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume. A checkpoint of the bare optimizer is welcome, too: the schedule then goes on as it stands."""
         self.wrapped.load_state_dict({key: value for key, value in state_dict.items() if key != _OURS})
         if _OURS in state_dict:
-            self._newton_step = state_dict[_OURS]["newton_step"]
             self.teleporter.load_state_dict(state_dict[_OURS])
 
     def __getstate__(self) -> dict[str, Any]:

@@ -2,6 +2,10 @@
 
 It is what every training loop has room for, whoever owns the step: a plain loop, a callback of a framework, a wrapper
 such as :class:`~levelport.Teleported`. The schedule counts calls of :meth:`Teleporter.maybe`, one per step.
+
+By default a move is the teleport *and* the first step from there, checked, so that the optimizer goes on at no higher a
+loss and with a gradient of ordinary size; and it is undone if the next losses rise above the level that was left
+(:mod:`levelport.optim.transaction`). ``first_step="optimizer"`` leaves the parameters at the teleported point itself.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -16,15 +21,18 @@ from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from levelport import checks
-from levelport.objective import Objective
+from levelport.objective import Cost, Objective
 from levelport.objectives.isolation import RandomState
 from levelport.objectives.parameters import Batches, Loss, ParametersObjective
 from levelport.objectives.structure import check_leaves
 from levelport.optim import defaults
+from levelport.optim.armijo import ArmijoSGD
 from levelport.optim.closures import StepLoss
 from levelport.optim.history import History
+from levelport.optim.newton_cg import NewtonCG
 from levelport.optim.schedules import Schedule
-from levelport.solvers import Settings, Solver, TeleportResult, teleport_from
+from levelport.optim.transaction import Landing, Losses, Watch, bearable, land
+from levelport.solvers import Settings, Solver, TeleportResult, move_from
 
 Hook = Callable[[TeleportResult], object]
 """Called with the result of every teleport."""
@@ -40,6 +48,10 @@ class Teleporter:
         momentum: at a teleport, "keep" the optimizer's state (momentum buffers, second moments), or "reset" it.
         teleport_on: what teleports work on, if not the loss of the step: a full-batch loss, or :class:`Batches`.
         noise: "refuse" raises if two evaluations at one point differ (dropout), "replay" repeats the random numbers.
+        first_step: "included" makes the teleport and a checked gradient step of size 1/λ from it one move; "optimizer"
+            leaves the first step to the optimizer, Algorithm 1 of the paper. None takes "optimizer" for
+            :class:`~levelport.optim.ArmijoSGD` and :class:`~levelport.optim.NewtonCG`, whose line searches are safe
+            there, and "included" for all others.
         steps_per_epoch: needed by schedules in epochs.
         distribute: wraps the objective of a teleport, for instance
             ``functools.partial(DistributedObjective, samples=len(shard))``.
@@ -47,6 +59,8 @@ class Teleporter:
     Attributes:
         last_teleport: the :class:`TeleportResult` of the last teleport, None before the first.
         iteration: steps counted so far.
+        teleports, undone: moves made, and those among them that were undone.
+        moved: whether the last call changed the parameters: gradients evaluated before it are out of date.
 
     Example:
         >>> from levelport.optim import Every
@@ -73,6 +87,7 @@ class Teleporter:
         momentum: Literal["keep", "reset"] = "keep",
         teleport_on: Loss | Batches | None = None,
         noise: Literal["refuse", "replay"] = "refuse",
+        first_step: Literal["included", "optimizer"] | None = None,
         steps_per_epoch: int | None = None,
         distribute: Callable[[Objective], Objective] | None = None,
     ) -> None:
@@ -108,6 +123,17 @@ class Teleporter:
         self.iteration = 0
         self.history = History()
         self._solver = self.settings.begin()
+        if first_step is not None:
+            checks.one_of("first_step", first_step, ("included", "optimizer"))
+        searches = isinstance(optimizer, (ArmijoSGD, NewtonCG))
+        self.first_step = first_step or ("optimizer" if searches else "included")
+        self.teleports = 0
+        self.undone = 0
+        self.moved = False
+        self._watch: Watch | None = None
+        self._skip = 0  # times that a schedule's wish is not granted, after moves that were undone
+        self._failures = 0  # in a row
+        self._recent = Losses()
         self._distribute = distribute
         self._spent = 0.0  # gradient equivalents since the start
         self._losses: list[float] = []  # since the last tick
@@ -126,22 +152,42 @@ class Teleporter:
         Returns:
             The result of the teleport, None if none was due.
         """
-        value = StepLoss(loss, self.parameters()).value() if self.schedule.watches else math.nan
+        value = math.nan
+        if self.schedule.watches or self._watch is not None:
+            value = StepLoss(loss, self.parameters()).value()
+            self.charge(0.5)
         self.charge(1.0)  # what a plain step costs
         return self.teleport_if_due(loss, value, math.nan)
 
     def teleport_if_due(
         self, loss: Loss, value: float, gradient_norm: float, *, random_state: RandomState | None = None
     ) -> TeleportResult | None:
-        """The same for a caller who knows the loss and ‖∇f‖ at the parameters, and charges its steps itself."""
+        """The same for a caller who knows the loss and ‖∇f‖ at the parameters, and charges its steps itself.
+
+        ``value`` may be NaN where neither the schedule nor a move under watch asks for it.
+        """
+        self.moved = False
+        if self._undo_if_risen(value):
+            self.iteration += 1
+            return None
         due = self._due(value, gradient_norm)
         self.iteration += 1
+        self._recent.add(value)
+        if due and self._skip > 0:
+            self._skip -= 1
+            due = False
         if not due:
             return None
-        result = self.teleport(loss if self.teleport_on is None else self.teleport_on, random_state=random_state)
+        own = self.teleport_on is None
+        result = self._teleport(loss if own else self.teleport_on, random_state, level=value)  # type: ignore[arg-type]
         if self.schedule.watches:
             self.history.teleported(result.cost.gradient_equivalents)
         return result
+
+    @property
+    def watching(self) -> bool:
+        """Whether a move may still be undone, so that the loss before the next step is asked for."""
+        return self._watch is not None
 
     def teleport(self, loss: Loss | Batches, *, random_state: RandomState | None = None) -> TeleportResult:
         """Teleport now, on ``loss``. Gradients in ``.grad``, buffers and random generators stay as they are.
@@ -151,25 +197,68 @@ class Teleporter:
             random_state: with noise="replay", where random numbers start; None is the present state.
 
         Returns:
-            The result; its ``x`` is the flat vector of all trainable parameters, already written into them.
+            The result; its ``x`` is the flat vector of the teleported parameters. The parameters themselves are there,
+            or where the first step from there led, see ``first_step``.
         """
+        return self._teleport(loss, random_state, level=math.nan)
+
+    def _teleport(self, loss: Loss | Batches, random_state: RandomState | None, level: float) -> TeleportResult:
         inner = ParametersObjective(self.parameters(), loss, noise=self.noise, random_state=random_state)
         start, generators = inner.current(), RandomState.capture(inner.device)
         end = start
         try:
             objective = inner if self._distribute is None else self._distribute(inner)
-            result, point = teleport_from(objective.at(start, curvature=True), objective, self._solver, self.settings)
-            end = point.x
+            before, spent = objective.at(start, curvature=True), objective.cost
+            move = move_from(before, objective, self._solver, self.settings, certify=False)
+            landing = Landing(move.point)
+            if self.first_step == "included":
+                landing = land(objective, before, move, bearable(self.optimizer))
+            end = landing.point.x
+            result = self._completed(move.result, landing, objective.cost - spent)
         finally:
             inner.load(end)
             generators.restore()
+        self.moved = end is not start
+        self.teleports += self.moved
+        if self.moved and self.first_step == "included" and self._distribute is None:
+            # Ranks see different losses and would decide differently, so that they do not watch.
+            known = result.value_start if math.isnan(level) and self.teleport_on is None else level
+            self._watch = Watch.over(start, self.optimizer, known, self._recent.jump)
+        self._recent.clear()
         self.last_teleport = result
         self.charge(result.cost.gradient_equivalents)
-        if self.momentum == "reset":
+        if self.momentum == "reset" and self.moved:
             self.optimizer.state.clear()
         for hook in list(self._hooks.values()):
             hook(result)
         return result
+
+    def _completed(self, result: TeleportResult, landing: Landing, spent: Cost) -> TeleportResult:
+        """The result of the whole move, its first step included."""
+        cost = replace(spent, seconds=result.cost.seconds)
+        if self.first_step != "included":
+            return result
+        return replace(result, first_step=landing.step, value_after=landing.point.value, cost=cost)
+
+    def _undo_if_risen(self, value: float) -> bool:
+        """Take the last move back if the loss has risen above the level that it left."""
+        watch = self._watch
+        if watch is None or math.isnan(watch.level):
+            self._watch = None
+            return False
+        if not watch.rises(value):
+            if watch.proved:
+                self._failures = 0
+            return False
+        inner = ParametersObjective(self.parameters(), _nothing)
+        inner.load(watch.x)
+        watch.restore_state(self.optimizer)
+        self._watch = None
+        self.undone += 1
+        self._failures += 1
+        self._skip = 2**self._failures - 1
+        self.moved = True
+        return True
 
     def register_teleport_hook(self, hook: Hook) -> RemovableHandle:
         """Call ``hook(result)`` after every teleport, for instance to log it; ``handle.remove()`` ends that."""
@@ -204,6 +293,11 @@ class Teleporter:
             "spent": self._spent,
             "losses": list(self._losses),
             "history": self.history.state_dict(),
+            "teleports": self.teleports,
+            "undone": self.undone,
+            "skip": self._skip,
+            "failures": self._failures,
+            "recent": self._recent.state_dict(),
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -212,8 +306,17 @@ class Teleporter:
         self._spent = state_dict["spent"]
         self._losses = list(state_dict["losses"])
         self.history.load_state_dict(state_dict["history"])
+        self.teleports = state_dict["teleports"]
+        self.undone, self._skip, self._failures = state_dict["undone"], state_dict["skip"], state_dict["failures"]
+        self._recent = Losses(state_dict["recent"])
+        self._watch = None  # the way back is not part of a checkpoint
         self.last_teleport = None
         self._solver = self.settings.begin()
 
     def __repr__(self) -> str:
         return f"Teleporter({self.schedule}, solver={self.settings.solver!r}, momentum={self.momentum!r})"
+
+
+def _nothing() -> Tensor:
+    """A loss that nobody evaluates."""
+    return torch.zeros(())

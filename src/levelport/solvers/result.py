@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic
@@ -68,6 +69,8 @@ class TeleportResult(Generic[X]):
         kkt_residual, alignment, curvature: see :class:`Certificate`.
         cost: evaluations and seconds of this teleport.
         trace: a row per iteration.
+        first_step, value_after: inside an optimizer, where the first step belongs to the move: its size (0 if there was
+            none), and f where the optimizer goes on. NaN outside.
 
     ``fun``, ``nit``, ``nfev``, ``njev`` and ``nhev`` are SciPy's names for what is here as well.
     """
@@ -82,6 +85,8 @@ class TeleportResult(Generic[X]):
     cost: Cost
     detail: str = ""
     trace: tuple[TraceRow, ...] = field(default=(), repr=False)
+    first_step: float = math.nan
+    value_after: float = math.nan
 
     @property
     def success(self) -> bool:

@@ -1,0 +1,153 @@
+"""A teleport and its first step as one move, and the way back from a move that turns out badly.
+
+A teleport ends where the gradient is many times larger than before. A step size that served well until then is far
+too long there: an optimizer with a fixed one would jump out of the valley. So the first step belongs to the move,
+
+    w → w⁺ → w⁺ - η ∇f(w⁺),      η = 1/λ, halved until f(w⁺ - η ∇f(w⁺)) ≤ f(w⁺) - 0.1 η ‖∇f(w⁺)‖²,
+
+λ the curvature along ∇f(w⁺) that the teleport reports. It ends at f ≤ f(w), with a gradient of ordinary size, or does
+not take place (:func:`land`). Nor does it take place where f is more curved along that step than the optimizer's step
+size can bear (:func:`bearable`): the valley is lower, but a fixed step would climb its walls. What the optimizer does
+next may still go wrong, because its momentum points elsewhere or another wall is steeper. :class:`Watch` looks at the
+losses that follow, and where one rises above the level that was left, parameters and optimizer state go back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from levelport.objective import Objective, Point, norm
+from levelport.solvers import Certificate, Move
+
+_SHARE = 0.1  # of the predicted decrease
+_TRIALS = 12  # halvings of 1/λ
+_PATIENCE = 10  # losses after a move that must not rise above the level at all
+_TOLERATED = 0.2  # of the level, by which later losses may
+_BEARABLE = 0.9  # of the curvature at which a fixed step diverges
+_KEPT = 20  # losses from which the noise of the run is judged
+
+
+@dataclass(frozen=True)
+class Landing:
+    """Where a move ends: the point, and the size of the gradient step that led there from the teleport (0: none)."""
+
+    point: Point
+    step: float = 0.0
+
+
+def bearable(optimizer: torch.optim.Optimizer) -> float:
+    """The curvature above which steps of the optimizer diverge on a quadratic; infinite where nothing is known.
+
+    2 (1 + momentum)/(lr (1 - dampening)) for torch's SGD (Polyak, 1964), least over the groups.
+    """
+    if not isinstance(optimizer, torch.optim.SGD):
+        return math.inf
+    limits = (
+        2.0 * (1.0 + group["momentum"]) / max(float(group["lr"]) * (1.0 - group["dampening"]), 1e-300)
+        for group in optimizer.param_groups
+    )
+    return _BEARABLE * min(limits)
+
+
+def land(objective: Objective, start: Point, move: Move, bearable: float = math.inf) -> Landing:
+    """Take the first step. The start itself if nothing from the teleported point descends, or its valley is too steep."""
+    if move.lower is not None:
+        return Landing(move.lower if not move.result.curvature > bearable else start)
+    end = move.point
+    if end.x is start.x or end.gradient_norm == 0.0:
+        return Landing(end)
+    curvature = abs(move.result.curvature)
+    squared = end.gradient_norm**2
+    # Without a curvature, the step that leads back as far as the teleport led away.
+    size = 1.0 / curvature if curvature > 0.0 else float(norm(end.x - start.x)) / end.gradient_norm
+    for _ in range(_TRIALS):
+        trial = objective.at(torch.add(end.x, end.gradient, alpha=-size))
+        if math.isfinite(trial.value) and trial.value <= min(end.value - _SHARE * size * squared, start.value):
+            averaged = Certificate.averaged(end, trial) if math.isfinite(bearable) else None
+            return Landing(start) if averaged is not None and averaged.curvature > bearable else Landing(trial, size)
+        size *= 0.5
+    return Landing(start)
+
+
+class Losses:
+    """The last losses of a run, and how far they jump by themselves."""
+
+    def __init__(self, known: Iterable[float] = ()) -> None:
+        self._known: deque[float] = deque(known, maxlen=_KEPT)
+
+    def add(self, value: float) -> None:
+        """Remember the loss before a step."""
+        if math.isfinite(value):
+            self._known.append(value)
+
+    def clear(self) -> None:
+        """After a move the old losses say nothing about the next."""
+        self._known.clear()
+
+    @property
+    def jump(self) -> float:
+        """The largest rise from one loss to the next: what the batches, or the optimizer, do without a teleport."""
+        return max((later - earlier for earlier, later in pairwise(self._known)), default=0.0)
+
+    def state_dict(self) -> list[float]:
+        """Plain numbers."""
+        return list(self._known)
+
+
+@dataclass
+class Watch:
+    """A move that can still be undone.
+
+    Attributes:
+        x: the parameters before it, flat.
+        state: the optimizer's state before it.
+        level: the loss before it, plus what the run jumps by itself.
+        seen: losses since.
+    """
+
+    x: Tensor
+    state: dict[Any, Any]
+    level: float
+    seen: int = 0
+
+    @classmethod
+    def over(cls, x: Tensor, optimizer: torch.optim.Optimizer, level: float, jump: float) -> Watch:
+        """Remember what is needed for the way back."""
+        return cls(x, _copied(optimizer.state), level + 2.0 * max(0.0, jump) + 1e-6 * abs(level))
+
+    def rises(self, value: float) -> bool:
+        """Whether the loss is above the level that was left; at first by anything, later by a fifth."""
+        self.seen += 1
+        tolerated = 0.0 if self.seen <= _PATIENCE else _TOLERATED * abs(self.level)
+        return not value <= self.level + tolerated
+
+    @property
+    def proved(self) -> bool:
+        """Whether the move has stood the first test."""
+        return self.seen >= _PATIENCE
+
+    def restore_state(self, optimizer: torch.optim.Optimizer) -> None:
+        """Put the optimizer's state back."""
+        optimizer.state.clear()
+        optimizer.state.update(self.state)
+
+
+def _copied(state: Any) -> dict[Any, Any]:
+    """A copy of an optimizer's state: tensors cloned, keys (the parameters) as they are."""
+    return {key: _clone(value) for key, value in state.items()}
+
+
+def _clone(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: _clone(entry) for key, entry in value.items()}
+    return list(value) if isinstance(value, list) else value

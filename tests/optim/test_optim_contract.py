@@ -345,7 +345,9 @@ def test_the_teleport_can_work_on_another_loss_than_the_step() -> None:
     results = []
     for target in (batches, lambda: loss(x, y)):
         model.load_state_dict(start)
-        optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.01), Every(1), teleport_on=target)
+        optimizer = Teleported(
+            torch.optim.SGD(model.parameters(), lr=0.01), Every(1), solver="auto", teleport_on=target
+        )
         optimizer.step(lambda: loss(x[:4], y[:4]))
         assert optimizer.last_teleport is not None
         results.append(optimizer.last_teleport)

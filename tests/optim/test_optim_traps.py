@@ -39,7 +39,9 @@ def statistics(network: nn.Module) -> dict[str, Tensor]:
 
 def test_a_teleport_by_hand_moves_parameters_and_nothing_else() -> None:
     network = batch_norm_network()
-    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.1), Never(), max_hvps=5)
+    optimizer = Teleported(
+        torch.optim.SGD(network.parameters(), lr=0.1), Never(), solver="auto", max_hvps=5, first_step="optimizer"
+    )
     for p in network.parameters():
         p.grad = torch.full_like(p, 3.0)
     gradients = [p.grad for p in network.parameters()]
@@ -252,7 +254,7 @@ def test_an_error_in_the_loss_leaves_the_parameters_where_they_were() -> None:
         return loss_of(network)()
 
     with pytest.raises(ArithmeticError, match="out of luck"):
-        Teleported(torch.optim.SGD(network.parameters(), lr=0.1), Never()).teleport(loss)
+        Teleported(torch.optim.SGD(network.parameters(), lr=0.1), Never(), solver="auto").teleport(loss)
     assert calls == 5
     assert all(torch.equal(p, q) for p, q in zip(network.parameters(), before, strict=True))
 

@@ -210,9 +210,10 @@ class Teleporter:
             objective = inner if self._distribute is None else self._distribute(inner)
             before, spent = objective.at(start, curvature=True), objective.cost
             move = move_from(before, objective, self._solver, self.settings, certify=False)
-            landing = Landing(move.point)
             if self.first_step == "included":
                 landing = land(objective, before, move, bearable(self.optimizer))
+            else:
+                landing = Landing(move.lower or move.point)
             end = landing.point.x
             result = self._completed(move.result, landing, objective.cost - spent)
         finally:
@@ -287,7 +288,7 @@ class Teleporter:
         return schedule.due(tick, self.history)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the schedule stands, in plain numbers; the optimizer has a ``state_dict`` of its own."""
+        """Where schedule and solver stand, and the way back from the last move; the optimizer has its own."""
         return {
             "iteration": self.iteration,
             "spent": self._spent,
@@ -298,6 +299,8 @@ class Teleporter:
             "skip": self._skip,
             "failures": self._failures,
             "recent": self._recent.state_dict(),
+            "solver": self._solver.state_dict(),
+            "watch": None if self._watch is None else self._watch.state_dict(self.optimizer),
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -309,9 +312,11 @@ class Teleporter:
         self.teleports = state_dict["teleports"]
         self.undone, self._skip, self._failures = state_dict["undone"], state_dict["skip"], state_dict["failures"]
         self._recent = Losses(state_dict["recent"])
-        self._watch = None  # the way back is not part of a checkpoint
+        watch = state_dict["watch"]
+        self._watch = None if watch is None else Watch.of(watch, self.optimizer)
         self.last_teleport = None
         self._solver = self.settings.begin()
+        self._solver.load_state_dict(state_dict["solver"])
 
     def __repr__(self) -> str:
         return f"Teleporter({self.schedule}, solver={self.settings.solver!r}, momentum={self.momentum!r})"

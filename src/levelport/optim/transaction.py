@@ -58,7 +58,7 @@ def bearable(optimizer: torch.optim.Optimizer) -> float:
 
 
 def land(objective: Objective, start: Point, move: Move, bearable: float = math.inf) -> Landing:
-    """Take the first step. The start itself if nothing from the teleported point descends, or its valley is too steep."""
+    """Take the first step; the start itself where none descends, or where the valley below is too steep."""
     if move.lower is not None:
         return Landing(move.lower if not move.result.curvature > bearable else start)
     end = move.point
@@ -134,10 +134,28 @@ class Watch:
         """Whether the move has stood the first test."""
         return self.seen >= _PATIENCE
 
+    def state_dict(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        """The same with the numbers of parameters in place of the parameters themselves."""
+        numbers = {p: number for number, p in enumerate(_parameters(optimizer))}
+        state = {numbers[p]: entry for p, entry in self.state.items()}
+        return {"x": self.x, "state": _copied(state), "level": self.level, "seen": self.seen}
+
+    @classmethod
+    def of(cls, state_dict: dict[str, Any], optimizer: torch.optim.Optimizer) -> Watch:
+        """The inverse of :meth:`state_dict`."""
+        parameters = _parameters(optimizer)
+        x = state_dict["x"].to(parameters[0].device) if parameters else state_dict["x"]
+        state = {parameters[number]: _clone(entry) for number, entry in state_dict["state"].items()}
+        return cls(x, state, state_dict["level"], state_dict["seen"])
+
     def restore_state(self, optimizer: torch.optim.Optimizer) -> None:
         """Put the optimizer's state back."""
         optimizer.state.clear()
         optimizer.state.update(self.state)
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
 
 
 def _copied(state: Any) -> dict[Any, Any]:

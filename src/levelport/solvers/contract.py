@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -113,6 +113,13 @@ class Solver(ABC):
     def begin(self) -> Self:
         """A solver with an empty memory for the teleports of one run. Those that remember nothing return themselves."""
         return self
+
+    def state_dict(self) -> dict[str, float]:
+        """What the memory of a run holds, as plain numbers for a checkpoint."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:  # noqa: B027  (most solvers remember nothing)
+        """The inverse of :meth:`state_dict`."""
 
     def view(self, objective: Objective, start: Point) -> tuple[Objective, Point]:
         """f and the start as the solver wants to see them, for instance with other Hessian-vector products."""

@@ -24,6 +24,7 @@ what a truncated Newton step buys, and the climb costs one gradient.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
@@ -81,6 +82,14 @@ class Krylov(Solver):
     def begin(self) -> Self:
         """The same settings with no trust radius yet."""
         return replace(self)
+
+    def state_dict(self) -> dict[str, float]:
+        memory = self._memory
+        return {"radius": memory.radius, "first_norm": math.nan if memory.first_norm is None else memory.first_norm}
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        self._memory.radius = state["radius"]
+        self._memory.first_norm = None if math.isnan(state["first_norm"]) else state["first_norm"]
 
     def view(self, objective: Objective, start: Point) -> tuple[Objective, Point]:
         """The objective with the products that were chosen."""

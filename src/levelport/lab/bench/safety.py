@@ -1,8 +1,8 @@
 """Does a teleport ever hurt a training run? Small networks, many seeds, with teleports and without, step by step.
 
-Every run is compared with its twin: the same network, data, optimizer and number of steps, but no teleports. Three
-figures per run: the largest loss relative to both its own best so far and the twin's loss at the same step (a *spike* is
-above both), and the last loss relative to the twin's last.
+Every run is compared with its twin: the same network, data, optimizer and number of steps, but no teleports. Two
+figures per run: the largest loss relative to both its own best so far and the twin's loss at the same step (a *spike*
+is above both), and the last loss relative to the twin's last.
 """
 
 from __future__ import annotations

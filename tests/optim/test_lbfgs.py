@@ -8,6 +8,7 @@ from tests.solvers.problems_for_tests import labelled_data
 
 from levelport import LinearObjective
 from levelport.lab.bench.instances import ProblemName
+from levelport.lab.bench.races import race
 from levelport.optim import LBFGS, Every, Never, minimize
 from levelport.problems.functions import FUNCTIONS
 
@@ -15,8 +16,6 @@ scipy_optimize = pytest.importorskip("scipy.optimize")
 
 
 def test_it_needs_no_more_than_scipy_on_logistic_regression() -> None:
-    from levelport.lab.bench.specs import race
-
     for reg in (1e-2, 1e-4):
         name = ProblemName("logistic", "logreg/ionosphere", reg)
         theirs = race(name, "SciPy L-BFGS-B", 2000.0).facts["gradient_equivalents"]

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from levelport.objective import Ledger, Objective, ObjectiveError, Point
+from levelport.objectives.isolation import twice_differentiable
 from levelport.objectives.structure import Structure, Variables, X
 
 
@@ -53,9 +54,7 @@ class GraphPoint(Point):
         if self._graph is None:
             if self._released:
                 self._ledger.values += 1
-            device = self.x.device.type
-            # Half-precision products would make f a staircase: a solve always runs in the dtype of x.
-            with torch.enable_grad(), torch.autocast(device, enabled=False):
+            with torch.enable_grad(), twice_differentiable(self.x.device):
                 self._graph = self._forward(self.x)
         return self._graph
 

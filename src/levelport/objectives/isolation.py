@@ -3,7 +3,8 @@
 A loss is asked for many times during a teleport or a line search, but training must see none of it. Two things
 move when a loss is merely evaluated: buffers of modules (the running statistics of BatchNorm) and the state of the
 random number generators (dropout). Inside :func:`isolated` every module that is called works on copies of its
-buffers, and random numbers can be replayed.
+buffers, and random numbers can be replayed. :func:`twice_differentiable` is the other half of a solve: what training
+runs in half precision or in a fused kernel runs there in full, on operations that have second derivatives.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
 
@@ -43,6 +45,17 @@ class RandomState:
 
 
 @contextmanager
+def twice_differentiable(device: torch.device) -> Iterator[None]:
+    """Autocast off, and attention as the plain products and softmax that it is made of.
+
+    Half-precision products would make f a staircase; the fused kernels behind ``scaled_dot_product_attention``, which
+    is what most transformers call, have no second derivative.
+    """
+    with torch.autocast(device.type, enabled=False), sdpa_kernel(SDPBackend.MATH):
+        yield
+
+
+@contextmanager
 def isolated(
     device: torch.device, *, replay: RandomState | None = None, full_precision: bool = False
 ) -> Iterator[None]:
@@ -52,8 +65,8 @@ def isolated(
         device: where the parameters live.
         replay: random numbers start from this state, so that every evaluation sees the same dropout mask, and the
             generators are put back at the end; None leaves them alone.
-        full_precision: switch autocast off, also where the loss switches it on around a module, and refuse
-            modules whose gradients of gradients would not be synchronised.
+        full_precision: :func:`twice_differentiable`, autocast also where the loss switches it on around a module; and
+            refuse modules whose gradients of gradients would not be synchronised.
     """
     before = RandomState.capture(device) if replay is not None else None
     swapped: dict[int, tuple[nn.Module, dict[str, Tensor]]] = {}
@@ -75,7 +88,7 @@ def isolated(
     try:
         if replay is not None:
             replay.restore()
-        with torch.autocast(device.type, enabled=False) if full_precision else nullcontext():
+        with twice_differentiable(device) if full_precision else nullcontext():
             yield
     finally:
         handle.remove()

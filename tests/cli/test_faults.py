@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -87,6 +88,8 @@ def test_brackets_in_the_name_of_the_directory(name: str, tmp_path: Path) -> Non
         '{"title": 1}',
         json.dumps({"title": "t", "setup": {}, "tasks": "many"}),
         "\x00\x01",
+        "[" * 100_000,
+        json.dumps({"title": "t", "setup": {}, "tasks": math.inf}),
     ],
 )
 def test_broken_summary(content: str, tmp_path: Path) -> None:

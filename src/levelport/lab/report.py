@@ -175,12 +175,19 @@ def _figure(section: Section) -> str:
             f'<figure><img alt="{caption}" src="data:image/png;base64,{data}">'
             f"<figcaption>{caption}</figcaption></figure>"
         )
-    digest = section.directory / "digest.csv"
-    if digest.exists():
-        with digest.open(newline="", encoding="utf-8", errors="replace") as file:
-            header, *rows = [row for row in csv.reader(file) if row] or [[]]
-        parts.append(_table([name.replace("_", " ") for name in header], rows))
+    parts.append(_digest(section.directory / "digest.csv"))
     return "\n".join(parts)
+
+
+def _digest(path: Path) -> str:
+    if not path.exists():
+        return ""
+    try:
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+            header, *rows = [row for row in csv.reader(file) if row] or [[]]
+    except csv.Error as error:
+        raise ValueError(f"the file {path} is damaged ({error}). Make it anew by running its figure again.") from error
+    return _table([name.replace("_", " ") for name in header], rows)
 
 
 def _environment(sections: list[Section]) -> str:

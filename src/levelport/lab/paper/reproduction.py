@@ -8,6 +8,7 @@ and PDF), ``table.csv``, its short form
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -140,16 +141,22 @@ class Summary:
                 failed_tasks=int(content["failed_tasks"]),
                 failures=[str(message) for message in content["failures"]],
                 runs={str(status): int(count) for status, count in content["runs"].items()},
-                compute_seconds=float(content["compute_seconds"]),
+                compute_seconds=_finite(content["compute_seconds"]),
                 pictures=[str(name) for name in content["pictures"]],
                 claims=[_claim(entry) for entry in content["claims"]],
                 environments=[{str(k): str(v) for k, v in one.items()} for one in content["environments"]],
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise ValueError(
                 f"the file {path} is damaged ({reason}). Make it anew by running its figure again, or remove it."
             ) from error
+
+
+def _finite(number: Any) -> float:
+    if not math.isfinite(float(number)):
+        raise ValueError(f"a number that is not finite: {number}")
+    return float(number)
 
 
 def _claim(entry: dict[str, Any]) -> Claim:

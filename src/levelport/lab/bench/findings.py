@@ -260,6 +260,8 @@ def _network_sentences(frames: dict[str, pd.DataFrame]) -> list[str]:
     said = []
     races = frames["benchmark"]
     networks = races[races["suite"] == "network"]
+    if networks.empty:
+        return []
     for rival in (ALONE, NO_CLIMB, LBFGS, LBFGS_60, ADAMW):
         words = []
         for budget in tables.LOSS_BUDGETS:

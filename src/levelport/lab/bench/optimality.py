@@ -1,4 +1,4 @@
-"""How near the default teleport comes to the best gradient norm known, on two hundred logistic problems.
+"""How near the default teleport comes to the best gradient norm known, on logistic problems.
 
 The best known norm comes from long runs of the same solver from many starts. On a convex f the sub-level set is
 star-shaped around the minimiser, so that the ray from there in any direction meets the level exactly once: the starts

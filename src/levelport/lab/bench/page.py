@@ -56,7 +56,7 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
     pages = {}
     if not frames["solvers"].empty:
         pages["solvers.md"] = solvers_page.page(frames["solvers"], _versions())
-    if not races.empty and (races["suite"] == "all samples").any():
+    if (races["suite"] == "all samples").any():
         pages["attribution.md"] = cost_table.page(races)
     if any(not frame.empty for name, frame in frames.items() if name.startswith("benchmark")):
         written += _draw(frames, directory)
@@ -105,7 +105,7 @@ def page(frames: Frames) -> str:
         parts += ["### Splits on which nothing was tuned\n", _HELD_OUT]
         parts += [sections.standings(held_out, ORDER), _HARD, sections.hard_problems(held_out)]
     for suite, title in (("quadratic", "Quadratics"), ("function", "Test functions")):
-        rows = races if races.empty else races[races["suite"] == suite]
+        rows = races[races["suite"] == suite]
         if not rows.empty:
             parts += [f"## {title}\n", _FAMILIES[suite], sections.problem_by_problem(rows, 1e-6, ORDER)]
     parts += _networks(frames)
@@ -124,7 +124,7 @@ def page(frames: Frames) -> str:
 
 
 def _logistic(races: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    return races if races.empty else races[(races["suite"] == "logistic") & (races["seed"] == seed)]
+    return races[(races["suite"] == "logistic") & (races["seed"] == seed)]
 
 
 def _networks(frames: Frames) -> list[str]:

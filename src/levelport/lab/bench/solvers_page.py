@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from levelport.lab.bench.solvers import CONTESTANTS, HVP_BUDGETS, SLOW
+from levelport.lab.bench.solvers import CONTESTANTS, HVP_BUDGETS, SLOW, UNLIMITED
 
 OURS = "auto"
 RIVAL = "SciPy SLSQP"
@@ -22,7 +22,7 @@ def page(frame: pd.DataFrame, environment: str) -> str:
     return "\n".join(parts)
 
 
-_LIMITED = ", ".join(f"{c.name} above {c.max_dimension} variables" for c in CONTESTANTS if c.max_dimension < 10**6)
+_LIMITED = ", ".join(f"{c.name} above {c.max_dimension} variables" for c in CONTESTANTS if c.max_dimension < UNLIMITED)
 
 _HEAD = f"""# Solvers of the teleportation problem
 

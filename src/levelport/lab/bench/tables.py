@@ -65,7 +65,8 @@ def races(results: Iterable[TaskResult]) -> pd.DataFrame:
         _race_row(result, lowest[key[:-1]] if key[0] == "network" else result.best.facts["f_star"])
         for key, result in longest.items()
     ]
-    return pd.DataFrame(rows).sort_values([*PROBLEM, "competitor"], ignore_index=True) if rows else pd.DataFrame()
+    columns = None if rows else [*PROBLEM, "competitor"]  # an empty table has columns, too
+    return pd.DataFrame(rows, columns=columns).sort_values([*PROBLEM, "competitor"], ignore_index=True)
 
 
 def _problem(spec: dict[str, Any]) -> dict[str, Any]:

@@ -110,7 +110,7 @@ print('SECONDS', time.process_time())
 COMMANDS = ("teleport", "demo", "theory", "diagnose", "reproduce", "report", "bench", "data", "problems")
 
 
-def test_help_of_every_command_loads_nothing_heavy_and_is_quick() -> None:
+def test_help_of_every_command_loads_nothing_heavy() -> None:
     groups = [[name] for name in COMMANDS]
     groups += [["data", "list"], ["data", "fetch"], ["problems", "list"], ["problems", "optimum"]]
     arguments = [sys.executable, "-c", HELP.format(groups=groups)]
@@ -122,7 +122,7 @@ def test_help_of_every_command_loads_nothing_heavy_and_is_quick() -> None:
 
 def test_help_takes_less_than_half_a_second_of_processor_time() -> None:
     spent = []
-    for _ in range(3):
+    for _ in range(5):  # the least of them: a busy machine makes processor time longer, never shorter
         result = subprocess.run(
             [sys.executable, "-c", HELP.format(groups=[])], capture_output=True, text=True, timeout=60, check=True
         )

@@ -20,16 +20,22 @@ from levelport.cli.theory import diagnose_command, theory_command
 app = typer.Typer(name="levelport", no_args_is_help=True, pretty_exceptions_enable=False)
 
 
-@app.callback()
-def levelport(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
-) -> None:
-    """Sub-level-set teleportation for PyTorch: solve, optimise, reproduce, measure."""
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         from levelport import __version__
 
         typer.echo(f"levelport {__version__}")
         raise typer.Exit
+
+
+@app.callback()
+def levelport(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and leave.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Sub-level-set teleportation for PyTorch: solve, optimise, reproduce, measure."""
 
 
 app.command("teleport")(teleport_function)

@@ -7,8 +7,8 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LinearRegression
 
+from levelport.checks import UnknownNameError
 from levelport.problems.datasets import DATA_NAMES, Targets, data_info, load_data
-from levelport.problems.names import UnknownNameError
 from levelport.problems.synthetic import features_with_spectrum, linear_data, logistic_data
 
 

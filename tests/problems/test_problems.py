@@ -10,10 +10,10 @@ import torch
 from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor, nn
 
+from levelport.checks import UnknownNameError
 from levelport.problems import MLP, LinearModel, Problem, problem
 from levelport.problems.catalogue import UCI
 from levelport.problems.models import cross_entropy, logistic_loss, parse_model, squared_loss
-from levelport.problems.names import UnknownNameError
 from levelport.problems.registry import PROBLEM_NAMES, REGULARISATION
 
 EVERY_MODEL = [

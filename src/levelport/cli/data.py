@@ -100,8 +100,8 @@ def fetch_data(
 
 def _expand(names: list[str]) -> list[str]:
     """Groups to their members; repeated names once; an unknown name is an error with a suggestion."""
+    from levelport.checks import unknown_name
     from levelport.problems.catalogue import UCI
-    from levelport.problems.names import unknown_name
 
     groups = {"uci": tuple(UCI), "mnist": ("mnist",)}
     wanted: dict[str, None] = {}

@@ -130,6 +130,6 @@ def _minimisers(console: Console) -> None:
         table.add_row(name, *map(cost_table.cell, row))
     console.print(table)
     say(
-        "levelport.minimize owes its speed to the quasi-Newton steps inside its default, uncertified teleports; "
-        "'levelport bench attribution' measures what they do without the climb."
+        "What of levelport.minimize's speed is owed to the teleports, and what to the descent inside them, is measured "
+        "by 'levelport bench attribution'."
     )

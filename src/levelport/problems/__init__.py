@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from levelport.problems.fetching import fetch as fetch
     from levelport.problems.models import MLP as MLP
     from levelport.problems.models import LinearModel as LinearModel
-    from levelport.problems.names import UnknownNameError as UnknownNameError
     from levelport.problems.optima import Optimum as Optimum
     from levelport.problems.optima import OptimumError as OptimumError
     from levelport.problems.registry import PROBLEM_NAMES as PROBLEM_NAMES
@@ -36,7 +35,6 @@ _HOME = {
     "PROBLEM_NAMES": "registry",
     "Problem": "benchmark_problem",
     "REGULARISATION": "registry",
-    "UnknownNameError": "names",
     "data_info": "datasets",
     "fetch": "fetching",
     "load_data": "datasets",

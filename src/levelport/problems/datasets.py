@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from levelport.checks import unknown_name
 from levelport.problems import storage, synthetic
 from levelport.problems.catalogue import UCI
-from levelport.problems.names import unknown_name
 
 SPLIT_SEED = 1234567
 TEST_FRACTION = 0.2

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from levelport.problems.names import unknown_name
+from levelport.checks import unknown_name
 
 
 def booth(w: Tensor) -> Tensor:
@@ -130,5 +130,5 @@ FUNCTIONS: dict[str, TestFunction] = {
 def function_named(name: str) -> TestFunction:
     """The test function called ``name``, or an error with a suggestion."""
     if name not in FUNCTIONS:
-        raise unknown_name("test function", name, FUNCTIONS, see=f"Choose from: {', '.join(FUNCTIONS)}.")
+        raise unknown_name("test function", name, FUNCTIONS)
     return FUNCTIONS[name]

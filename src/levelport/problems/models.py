@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from levelport.problems.names import UnknownNameError, unknown_name
+from levelport.checks import UnknownNameError, unknown_name
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "softplus": nn.Softplus}
 

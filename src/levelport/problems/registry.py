@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from levelport.checks import unknown_name
 from levelport.problems.benchmark_problem import Problem
 from levelport.problems.catalogue import UCI
 from levelport.problems.datasets import data_info
 from levelport.problems.models import parse_model
-from levelport.problems.names import unknown_name
 
 REGULARISATION = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 """The six strengths of the paper's performance profiles."""

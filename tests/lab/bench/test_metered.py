@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from levelport.checks import UnknownNameError
 from levelport.lab.bench.competitors import COMPETITORS, competitor_named
 from levelport.lab.bench.instances import ProblemName
 from levelport.lab.bench.metered import Enough, Metered, NumpyFunctions, TorchFunction
 from levelport.lab.bench.own_cost import peak_of_this_process
 from levelport.lab.bench.races import race
 from levelport.optim._minimize import minimize
-from levelport.problems.names import UnknownNameError
 from levelport.problems.quadratics import Quadratic
 
 

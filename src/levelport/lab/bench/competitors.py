@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from levelport.checks import unknown_name
 from levelport.lab.bench.instances import Instance
 from levelport.lab.bench.metered import Metered, NumpyFunctions, TorchFunction
 from levelport.lab.bench.no_climb import NoClimb, RandomClimb
@@ -25,7 +26,6 @@ from levelport.optim.fixed_step import Momentum
 from levelport.optim.polyak import Polyak
 from levelport.optim.schedules import Every, Never
 from levelport.optim.step_rule import StepRule
-from levelport.problems.names import unknown_name
 from levelport.solvers import Auto, Settings, teleport_from
 
 OURS = "levelport.minimize"
@@ -271,7 +271,7 @@ COMPETITORS = {one.name: one for one in (*CORE, *OTHERS, *FOR_NETWORKS, *PAPER_A
 def competitor_named(name: str) -> Competitor:
     """The competitor called ``name``, or an error with a suggestion."""
     if name not in COMPETITORS:
-        raise unknown_name("competitor", name, COMPETITORS, see=f"Choose from: {', '.join(COMPETITORS)}.")
+        raise unknown_name("competitor", name, COMPETITORS)
     return COMPETITORS[name]
 
 

@@ -1,4 +1,4 @@
-"""What makes ``minimize`` fast: the teleport, or the quasi-Newton step inside it? One small table of costs.
+"""What makes ``minimize`` fast: the teleport, or the descent inside it? One small table of costs.
 
 Logistic regression on all of scikit-learn's breast-cancer data, f(w) = mean log(1 + exp(-y x·w)) + reg ‖w‖² from w = 0,
 features standardised, a bias column. The cost of a method is the number of gradient equivalents (value ½, gradient 1,
@@ -90,9 +90,9 @@ def page(races: pd.DataFrame) -> str:
         "Written by `levelport bench attribution --report docs/results`. Logistic regression on scikit-learn's",
         "breast-cancer data, from 0: gradient equivalents (value ½, gradient 1, HVP 2), at most",
         f"{MAX_COST:.0f}, until (f - f*)/(f0 - f*) falls to each accuracy. The default teleport of `minimize` descends",
-        "by a quasi-Newton model and climbs back until the gradient has grown; it is not certified. *The same without",
-        "the climb* is the control: where it is as fast as `minimize`, the speed is that of the quasi-Newton steps and",
-        "no merit of teleporting. L-BFGS-B runs with its default of ten pairs and with sixty. *Certified* teleports",
+        "by a model of f and climbs back until the gradient has grown; it is not certified. *The same without the",
+        "climb* is the control: where it is as fast as `minimize`, the speed is that of the descent inside and no",
+        "merit of teleporting. L-BFGS-B runs with its default of ten pairs and with sixty. *Certified* teleports",
         "maximise the gradient norm with `Auto`. Only this data set and two penalties were measured.\n",
     ]
     for reg in STRENGTHS:

@@ -163,15 +163,14 @@ _HEAD = f"""# Benchmark at equal cost
 
 Written by `levelport bench --report docs/results`; every number is in the CSV files beside this page.
 
-Every method sees f through the same instrument, which counts (value ½, gradient 1, Hessian-vector product 2; value
-and gradient at one point share their forward pass), records the value whenever a gradient has been evaluated, and
-stops the run. *Cost* is in these gradient equivalents. *levelport.minimize* is our default: gradient descent with the
-Armijo line search and a recycled teleport before every step, which descends by a quasi-Newton model and then climbs
-until the gradient is larger than before. *GD-Armijo* is the same method without teleports. *Published teleports* are
-the paper's: its SQP with its settings, every 50 steps from step 5, at most 50 HVPs. *The same without the climb* is our
-loop with the teleport cut in half: it takes the quasi-Newton steps of the recycled model and skips the climb to a
-larger gradient. Stopping rules of the rivals are switched off; nothing is tuned per problem. L-BFGS methods keep
-{MEMORY} pairs, SciPy's default, unless the name says sixty, which is what ours keeps. Momentum has the step 1/L (0.1 on
+Every method sees f through the same instrument, which counts (value ½, gradient 1, Hessian-vector product 2; value and
+gradient at one point share their forward pass), records the value whenever a gradient has been evaluated, and stops
+the run. *Cost* is in these gradient equivalents. *levelport.minimize* is our default: gradient descent with the Armijo
+line search and the default teleport of `minimize` before every step. *GD-Armijo* is the same method without teleports.
+*Published teleports* are the paper's: its SQP with its settings, every 50 steps from step 5, at most 50 HVPs. *The
+same without the climb* is our loop with the teleport cut in half: it descends by the model of the default teleport and
+skips the climb to a larger gradient. Stopping rules of the rivals are switched off; nothing is tuned per problem.
+L-BFGS methods keep {MEMORY} pairs, SciPy's default, unless the name says sixty. Momentum has the step 1/L (0.1 on
 networks, 1e-3 on test functions) and 0.9; Polyak's step knows f* (0 on networks).
 """
 
@@ -226,9 +225,9 @@ of the logarithms.
 ![growth](benchmark-growth.png)
 """
 
-_TELEPORT_COST = """Processor time of one iteration with a teleport. *Recycled* keeps ten pairs; *auto* spends ten
-HVPs. Samples: logistic, 50 features. Parameters: a separable quadratic by automatic differentiation. A slope of 1 is
-linear; the last column divides by the evaluations that the teleports happened to need.
+_TELEPORT_COST = """Processor time of one iteration with a teleport. *Default* is what `minimize` does by itself;
+*auto* spends ten HVPs. Samples: logistic, 50 features. Parameters: a separable quadratic by automatic differentiation.
+A slope of 1 is linear; the last column divides by the evaluations that the teleports happened to need.
 """
 
 _HVP = """Logistic regression: the median time of one product at a point whose gradient is known. The automatic one goes

@@ -1,4 +1,4 @@
-"""General-purpose solvers of SciPy on the teleportation bridge, behind the same front door and the same ledger.
+"""General-purpose solvers of SciPy on the teleportation problem, behind the same front door and the same ledger.
 
 They get what our own solvers get: the objective ½ log ‖∇f(x)‖² with its gradient ∇²f ∇f/‖∇f‖² (one HVP), and the
 constraint f(x) ≤ f(w) with its gradient. What they return lies near the level, on either side; like the published
@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from levelport.checks import unknown_name
 from levelport.objective import Point
-from levelport.problems.names import unknown_name
 from levelport.solvers import SOLVERS, Certificate, Monitor, Outcome, Solver, TeleportProblem, TeleportStatus
 from levelport.solvers.retraction import retract
 
@@ -31,7 +31,7 @@ class _Halt(Exception):
 
 @dataclass(frozen=True)
 class ScipySolver(Solver):
-    """``scipy.optimize.minimize`` as a solver of the teleportation bridge.
+    """``scipy.optimize.minimize`` as a solver of the teleportation problem.
 
     Args:
         method: "SLSQP" or "trust-constr". Both keep dense d×d matrices, so they serve a few hundred variables,
@@ -148,5 +148,5 @@ ALL_SOLVERS: dict[str, Callable[[], Solver]] = {
 def any_solver(name: str) -> Solver:
     """The solver called ``name``, SciPy's included, or an error with a suggestion."""
     if name not in ALL_SOLVERS:
-        raise unknown_name("solver", name, ALL_SOLVERS, see=f"Choose from: {', '.join(ALL_SOLVERS)}.")
+        raise unknown_name("solver", name, ALL_SOLVERS)
     return ALL_SOLVERS[name]()

@@ -194,7 +194,7 @@ def growth(frame: pd.DataFrame) -> str:
 def teleport_cost(frame: pd.DataFrame) -> str:
     """Processor time per teleport and per gradient equivalent as the problem grows, with slopes."""
     rows = []
-    for (axis, jump), series in frame.groupby(["axis", "jump"]):
+    for (axis, solver), series in frame.groupby(["axis", "solver"]):
         series = series.sort_values("size")
         per_unit = series["cpu_seconds_per_teleport"] / series["cost_per_teleport"]
         cells = [
@@ -204,7 +204,7 @@ def teleport_cost(frame: pd.DataFrame) -> str:
         sizes = series["size"].astype(float).tolist()
         exponent = slope(sizes, series["cpu_seconds_per_teleport"].tolist())
         unit = slope(sizes, per_unit.tolist())
-        rows.append([f"{jump}, {axis}", "; ".join(cells), f"{exponent:.2f}", f"{unit:.2f}"])
+        rows.append([f"{solver}, {axis}", "; ".join(cells), f"{exponent:.2f}", f"{unit:.2f}"])
     return table(["teleport and what grows", "per iteration with a teleport", "slope", "slope per evaluation"], rows)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import get_args
 
+from levelport.checks import unknown_name
 from levelport.lab.bench import cost_table, instances
 from levelport.lab.bench.competitors import (
     ADAMW,
@@ -18,7 +20,7 @@ from levelport.lab.bench.competitors import (
     OURS,
     names,
 )
-from levelport.lab.bench.growth import SERIES, GrowthSpec, HvpSpec, TeleportCostSpec
+from levelport.lab.bench.growth import SERIES, GrowthSpec, HvpSpec, TeleportCostSpec, TimedSolver
 from levelport.lab.bench.instances import ProblemName
 from levelport.lab.bench.optimality import OptimalitySpec
 from levelport.lab.bench.own_cost import MemorySpec, OverheadSpec
@@ -26,7 +28,6 @@ from levelport.lab.bench.races import RaceSpec, TimingSpec
 from levelport.lab.bench.solvers import CASES, SolversSpec
 from levelport.lab.choices import Tier
 from levelport.lab.engine.spec import RunSpec
-from levelport.problems.names import unknown_name
 
 CONVEX_BUDGET = 5000.0
 """Gradient equivalents on logistic problems, quadratics and test functions."""
@@ -122,9 +123,9 @@ def _growth(tier: Tier) -> list[RunSpec]:
     shapes = dict.fromkeys(shape for series in SERIES.values() for shape in series)
     races: list[RunSpec] = [GrowthSpec(*shape, name) for shape in shapes for name in (*RIVALS, ALONE)]
     teleports: list[RunSpec] = []
-    for jump in ("recycled", "auto"):
-        teleports += [TeleportCostSpec("samples", size, jump) for size in (4000, 16000, 64000, 256000)]
-        teleports += [TeleportCostSpec("parameters", size, jump) for size in (10**4, 10**5, 10**6)]
+    for solver in get_args(TimedSolver):
+        teleports += [TeleportCostSpec("samples", size, solver) for size in (4000, 16000, 64000, 256000)]
+        teleports += [TeleportCostSpec("parameters", size, solver) for size in (10**4, 10**5, 10**6)]
     return races + teleports
 
 
@@ -149,5 +150,5 @@ SUITES: dict[str, Callable[[Tier], list[RunSpec]]] = {
 def suite_named(name: str) -> Callable[[Tier], list[RunSpec]]:
     """The suite called ``name``, or an error with a suggestion."""
     if name not in SUITES:
-        raise unknown_name("suite", name, SUITES, see=f"Choose from: {', '.join(SUITES)}.")
+        raise unknown_name("suite", name, SUITES)
     return SUITES[name]

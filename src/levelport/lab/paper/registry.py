@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from levelport.checks import unknown_name
 from levelport.lab.paper.curve_studies import (
     LogisticCurves,
     MnistNonSmooth,
@@ -22,7 +23,6 @@ from levelport.lab.paper.profile_studies import (
 )
 from levelport.lab.paper.study import Study
 from levelport.lab.paper.teleport_study import SolvingTeleports
-from levelport.problems.names import unknown_name
 
 STUDIES: dict[str, Study] = {
     study.name: study

@@ -178,7 +178,7 @@ def sentences(frames: dict[str, pd.DataFrame]) -> list[str]:
     """What the tables say, good and bad alike."""
     races = frames["benchmark"]
     said = []
-    logistic = races[(races["suite"] == "logistic") & (races["seed"] == 0)]
+    logistic = races[(races["family"] == "logistic") & (races["seed"] == 0)]
     if not logistic.empty:
         costs = pivot(logistic, "cost_1e-10")
         for rival in (ALONE, PUBLISHED, NEWTON_CG, LBFGS, LBFGS_60, "torch LBFGS", NO_CLIMB):
@@ -191,7 +191,7 @@ def sentences(frames: dict[str, pd.DataFrame]) -> list[str]:
             f"Where L-BFGS-B needs more than {HARD:g}, we are cheaper on {', '.join(wins) or 'none'}, dearer on "
             f"{', '.join(losses) or 'none'}."
         )
-    held_out = races[(races["suite"] == "logistic") & (races["seed"] == HELD_OUT)]
+    held_out = races[(races["family"] == "logistic") & (races["seed"] == HELD_OUT)]
     if not held_out.empty:
         costs = pivot(held_out, "cost_1e-10")
         for rival in (NEWTON_CG, LBFGS, LBFGS_60):
@@ -259,7 +259,7 @@ def _short(key: Any) -> str:
 def _network_sentences(frames: dict[str, pd.DataFrame]) -> list[str]:
     said = []
     races = frames["benchmark"]
-    networks = races[races["suite"] == "network"]
+    networks = races[races["family"] == "network"]
     if networks.empty:
         return []
     for rival in (ALONE, NO_CLIMB, LBFGS, LBFGS_60, ADAMW):

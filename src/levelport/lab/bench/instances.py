@@ -54,7 +54,7 @@ class Instance:
 class ProblemName:
     """A problem of the benchmark, as plain values."""
 
-    suite: Family
+    family: Family
     name: str
     reg: float = 0.0
     seed: int = 0
@@ -66,13 +66,13 @@ class ProblemName:
 
     def build(self) -> Instance:
         """Read the data and make the objective."""
-        return _BUILDERS[self.suite](self)
+        return _BUILDERS[self.family](self)
 
 
 def _named(name: ProblemName) -> Instance:
     made = problem(name.name, reg=name.reg, seed=name.seed)
     objective = made.objective()
-    if name.suite == "network":
+    if name.family == "network":
         known = lookup(name.name, name.reg, name.seed)
         return Instance(objective, made.initial_point(), math.nan if known is None else known.value, 0.1, 0.0)
     f_star = made.optimum().value

@@ -56,7 +56,7 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
     pages = {}
     if not frames["solvers"].empty:
         pages["solvers.md"] = solvers_page.page(frames["solvers"], _versions())
-    if (races["suite"] == "all samples").any():
+    if (races["family"] == "all samples").any():
         pages["attribution.md"] = cost_table.page(races)
     if any(not frame.empty for name, frame in frames.items() if name.startswith("benchmark")):
         written += _draw(frames, directory)
@@ -104,10 +104,10 @@ def page(frames: Frames) -> str:
     if not held_out.empty:
         parts += ["### Splits on which nothing was tuned\n", _HELD_OUT]
         parts += [sections.standings(held_out, ORDER), _HARD, sections.hard_problems(held_out)]
-    for suite, title in (("quadratic", "Quadratics"), ("function", "Test functions")):
-        rows = races[races["suite"] == suite]
+    for family, title in (("quadratic", "Quadratics"), ("function", "Test functions")):
+        rows = races[races["family"] == family]
         if not rows.empty:
-            parts += [f"## {title}\n", _FAMILIES[suite], sections.problem_by_problem(rows, 1e-6, ORDER)]
+            parts += [f"## {title}\n", _FAMILIES[family], sections.problem_by_problem(rows, 1e-6, ORDER)]
     parts += _networks(frames)
     for name, title, words, make in (
         ("benchmark-seconds", "Seconds", _SECONDS, sections.seconds),
@@ -124,14 +124,14 @@ def page(frames: Frames) -> str:
 
 
 def _logistic(races: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    return races[(races["suite"] == "logistic") & (races["seed"] == seed)]
+    return races[(races["family"] == "logistic") & (races["seed"] == seed)]
 
 
 def _networks(frames: Frames) -> list[str]:
     races, pairs = frames["benchmark"], frames["benchmark-networks"]
     if pairs.empty:
         return []
-    count = races[races["suite"] == "network"].groupby("competitor")["budget"].agg(["count", "max"])
+    count = races[races["family"] == "network"].groupby("competitor")["budget"].agg(["count", "max"])
     ran = "; ".join(f"{name}: {int(row['count'])} (budget up to {row['max']:g})" for name, row in count.iterrows())
     return [
         "## Networks\n",

@@ -36,7 +36,7 @@ class RaceSpec(RunSpec):
 
     @property
     def rough_seconds(self) -> float:
-        return self.max_cost * (4e-3 if self.problem.suite == "network" else 2e-4)
+        return self.max_cost * (4e-3 if self.problem.family == "network" else 2e-4)
 
     def run(self) -> list[Run]:
         return [race(self.problem, self.competitor, self.max_cost)]
@@ -67,7 +67,7 @@ def race(problem: ProblemName, competitor: str, max_cost: float) -> Run:
 
 def finest_target(problem: ProblemName, instance: Instance) -> float:
     """The value at the finest accuracy; for networks, whose optimum is not known, there is none."""
-    if problem.suite == "network":
+    if problem.family == "network":
         return -math.inf
     start = instance.objective.at(instance.x0).value
     return instance.f_star + ACCURACIES[-1] * (start - instance.f_star)

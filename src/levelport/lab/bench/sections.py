@@ -106,7 +106,7 @@ def problem_by_problem(races: pd.DataFrame, tau: float, order: list[str]) -> str
 def network_losses(races: pd.DataFrame, names: tuple[str, ...] = (ALONE, OURS, NO_CLIMB, LBFGS, ADAMW)) -> str:
     """Losses at the budgets, network by network; more seeds and competitors are in the CSV file."""
     rows = []
-    networks = races[(races["suite"] == "network") & (races["seed"] == 0)]
+    networks = races[(races["family"] == "network") & (races["seed"] == 0)]
     for (name, reg), group in networks.groupby(["problem", "reg"]):
         by_name = group.set_index("competitor")
         cells = []
@@ -120,7 +120,7 @@ def network_losses(races: pd.DataFrame, names: tuple[str, ...] = (ALONE, OURS, N
 
 def visits(races: pd.DataFrame) -> str:
     """Loss with visits of a certified teleport over loss without."""
-    networks = races[(races["suite"] == "network") & (races["reg"] == 1e-4) & (races["seed"] == 0)]
+    networks = races[(races["family"] == "network") & (races["reg"] == 1e-4) & (races["seed"] == 0)]
     rows = []
     for name, alone in VISITS.items():
         row = [name, alone]

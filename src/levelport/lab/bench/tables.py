@@ -22,7 +22,7 @@ from levelport.problems.registry import problem
 LOSS_BUDGETS = (100, 300, 1000, 3000)
 """Gradient equivalents at which losses of networks are compared."""
 
-PROBLEM = ["suite", "problem", "reg", "seed"]
+PROBLEM = ["family", "problem", "reg", "seed"]
 
 _SPECS = (
     RaceSpec,
@@ -70,7 +70,7 @@ def races(results: Iterable[TaskResult]) -> pd.DataFrame:
 
 
 def _problem(spec: dict[str, Any]) -> dict[str, Any]:
-    return {"suite": spec["suite"], "problem": spec["name"], "reg": spec["reg"], "seed": spec["seed"]}
+    return {"family": spec["family"], "problem": spec["name"], "reg": spec["reg"], "seed": spec["seed"]}
 
 
 def _race_row(result: TaskResult, f_star: float) -> dict[str, Any]:
@@ -112,15 +112,15 @@ def network_pairs(results: Iterable[TaskResult], ours: str, alone: str) -> pd.Da
     """Per network: losses with and without teleports at each budget, and the worst ratio at any budget from 100 on."""
     found: dict[tuple[Any, ...], dict[str, TaskResult]] = {}
     for result in of_kind(results, "race"):
-        if result.spec["problem"]["suite"] == "network" and result.spec["competitor"] in (ours, alone):
+        if result.spec["problem"]["family"] == "network" and result.spec["competitor"] in (ours, alone):
             key = (*_problem(result.spec["problem"]).values(), result.spec["max_cost"])
             found.setdefault(key, {})[result.spec["competitor"]] = result
     rows = []
-    for (suite, name, reg, seed, budget), both in sorted(found.items()):
+    for (family, name, reg, seed, budget), both in sorted(found.items()):
         if len(both) == 2:
             mine, theirs = both[ours].best, both[alone].best
             ratio, where = worst_ratio(mine, theirs, since=100.0, until=budget)
-            row = {"suite": suite, "problem": name, "reg": reg, "seed": seed, "budget": budget}
+            row = {"family": family, "problem": name, "reg": reg, "seed": seed, "budget": budget}
             row |= {f"ratio_{b}": value_at(mine, b) / value_at(theirs, b) for b in LOSS_BUDGETS if b <= budget}
             rows.append(row | {"worst_ratio": ratio, "worst_at": where})
     return pd.DataFrame(rows)

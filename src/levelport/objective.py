@@ -86,11 +86,24 @@ class Ledger:
 def norm(v: Tensor) -> Tensor:
     """‖v‖₂ as a 0-d tensor, accumulated in float64 where the device has it.
 
-    Float32 gradients of badly scaled functions overflow when squared in their own precision.
+    Float32 gradients of badly scaled functions overflow when squared in their own precision, float64 ones above 1e154;
+    below 1e-162 squares vanish. Where that may have happened, v is brought near 1 by a power of two first.
     """
-    if v.dtype == torch.float64 or v.device.type == "mps":
-        return torch.linalg.vector_norm(v)
-    return torch.linalg.vector_norm(v, dtype=torch.float64)
+    if v.dtype != torch.float64 and v.device.type != "mps":
+        return torch.linalg.vector_norm(v, dtype=torch.float64)
+    size = torch.linalg.vector_norm(v)
+    if not 1e-140 < float(size) < 1e150 and v.dtype == torch.float64 and v.numel():
+        largest = float(v.abs().max())
+        if 0.0 < largest < math.inf:
+            power = math.frexp(largest)[1]
+            size = _times_power(torch.linalg.vector_norm(_times_power(v, -power)), power)
+    return size
+
+
+def _times_power(v: Tensor, power: int) -> Tensor:
+    """v · 2^power, in two halves: the power itself may lie outside the range."""
+    half = power // 2
+    return v * 2.0**half * 2.0 ** (power - half)
 
 
 class Point(ABC):
@@ -235,24 +248,42 @@ class Objective(ABC):
             )
         self.deterministic = True
 
-    def verify_curvature(self, point: Point) -> None:
-        """Raise :class:`ObjectiveError` if ∇²f ∇f vanishes at ``point`` although the gradient changes there.
+    def verify_curvature(self, point: Point) -> str | None:
+        """Raise :class:`ObjectiveError` if ∇²f n is reported as zero at ``point`` although ∇f changes along n there.
 
-        A custom backward pass that detaches its inputs makes automatic HVPs silently zero. Free where the HVP
-        does not vanish; one gradient where it does.
+        A custom backward pass that detaches its inputs makes automatic HVPs silently zero. Then the gradient changes in
+        proportion to the step, and by the opposite amount for the opposite step; where ∇²f n = 0 is true (an inflection
+        of f, a kink) it does not. Free where the HVP does not vanish; up to four gradients where it does.
+
+        Returns:
+            A sentence where the gradient changes in another way: a doubt, not an error.
         """
         if not point.finite or point.gradient_norm == 0.0 or bool(point.hessian_normal.any()):
-            return
-        relative = math.sqrt(torch.finfo(self.dtype).eps)
-        scale = max(float(point.x.abs().max()), relative)
-        step = relative * scale * point.gradient / point.gradient.abs().max()
-        change = self.at(point.x + step).gradient - point.gradient
-        noise = 1e3 * torch.finfo(self.dtype).eps * float(point.gradient.abs().max())
-        size = float(change.abs().max())
-        underflow = size <= torch.finfo(self.dtype).tiny * float(step.abs().max())  # zero is the nearest number
-        if size > noise and not underflow:
-            raise ObjectiveError(
-                "the second derivative is reported as zero, but the gradient changes when x does: some operation "
-                "of the loss has a backward pass that cannot be differentiated (it works on detached data or "
-                "NumPy). Write that backward pass with differentiable torch operations."
-            )
+            return None
+        eps, tiny = torch.finfo(self.dtype).eps, torch.finfo(self.dtype).tiny
+        largest = float(point.gradient.abs().max())
+        scale = math.sqrt(eps) * max(float(point.x.abs().max()), math.sqrt(eps))
+        direction = point.gradient / largest
+        odd: list[Tensor] = []
+        for length in (scale, 0.25 * scale):
+            forth = self.at(point.x + length * direction).gradient - point.gradient
+            size = float(forth.abs().max())
+            if size <= 1e3 * eps * largest or size <= tiny * length:  # noise; or zero is the nearest number
+                return None
+            back = self.at(point.x - length * direction).gradient - point.gradient
+            if float((forth + back).abs().max()) > 0.1 * size:
+                return _DOUBT
+            odd.append(0.5 * (forth - back))
+        if float((odd[0] - 4.0 * odd[1]).abs().max()) > 0.5 * float(odd[0].abs().max()):
+            return _DOUBT
+        raise ObjectiveError(
+            "the second derivative is reported as zero, but the gradient changes in proportion to x: some operation "
+            "of the loss has a backward pass that cannot be differentiated (it works on detached data or "
+            "NumPy). Write that backward pass with differentiable torch operations."
+        )
+
+
+_DOUBT = (
+    "the second derivative vanishes at the start although the gradient changes around it: an inflection, a kink, or a "
+    "backward pass that cannot be differentiated"
+)

@@ -11,15 +11,50 @@ and 4 for an eager ``torch.func.jvp`` of the gradient. The graph belongs to its 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from levelport.objective import Ledger, Objective, ObjectiveError, Point
+from levelport.objectives.failures import CALLED_BACKWARD, explained
 from levelport.objectives.isolation import twice_differentiable
 from levelport.objectives.structure import Structure, Variables, X
+
+
+class Reach:
+    """Whether derivatives arrive everywhere the loss depends on, asked once per objective.
+
+    Where autograd finds no way from the loss back to some entries of x, either the loss does not depend on them, and
+    their derivative is zero, or the way is cut: by ``detach()``, ``torch.no_grad()``, NumPy or reentrant
+    checkpointing. Moving those entries tells the two apart. Without this a cut loss looks like a stationary one.
+    """
+
+    def __init__(self) -> None:
+        self.certain = False
+
+    def verify(self, x: Tensor, value: float, silent: Tensor, evaluate: Callable[[Tensor], float]) -> None:
+        """Raise :class:`ObjectiveError` if ``evaluate`` changes with the ``silent`` entries of ``x`` (a mask)."""
+        if self.certain or not math.isfinite(value):
+            return
+        size = torch.finfo(x.dtype).eps ** 0.25
+        for sign in (1.0, -1.0):  # one of them may leave the domain of f
+            elsewhere = evaluate(torch.where(silent, x + sign * size * (1.0 + x.abs()), x))
+            # A parallel sum may change in its last bits by itself.
+            if math.isfinite(elsewhere) and abs(elsewhere - value) > 1e2 * torch.finfo(x.dtype).eps * abs(value):
+                which = "x" if bool(silent.all()) else f"{int(silent.sum())} of the {x.numel()} entries of x"
+                raise ObjectiveError(
+                    f"the loss depends on x, but no derivative reaches {which}: it is computed on detached data, under "
+                    "torch.no_grad() or through reentrant checkpointing. Compute it from x itself, without .detach(), "
+                    ".data, .item() or NumPy, checkpoint with use_reentrant=False, and set requires_grad=False on "
+                    "parameters that shall stay as they are."
+                )
+            if math.isfinite(elsewhere):
+                break
+        self.certain = True
 
 
 class GraphPoint(Point):
@@ -34,12 +69,14 @@ class GraphPoint(Point):
         x: Tensor,
         ledger: Ledger,
         forward: Callable[[Tensor], tuple[Tensor, list[Tensor]]],
+        reach: Reach,
         *,
         curvature: bool = False,
         penalty: float = 0.0,
     ) -> None:
         super().__init__(x, ledger)
         self._forward = forward
+        self._reach = reach
         self._curvature = curvature
         self._penalty = penalty
         self._graph: tuple[Tensor, list[Tensor]] | None = None
@@ -54,14 +91,19 @@ class GraphPoint(Point):
         if self._graph is None:
             if self._released:
                 self._ledger.values += 1
-            with torch.enable_grad(), twice_differentiable(self.x.device):
-                self._graph = self._forward(self.x)
+            self._graph = self._evaluate_forward(self.x)
         return self._graph
 
-    @property
-    def connected(self) -> bool:
-        """Whether autograd sees a way from the loss back to x."""
-        return self._run_forward()[0].requires_grad
+    def _evaluate_forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        with differentiable(), twice_differentiable(x.device), explained(derivative=False):
+            loss, leaves = self._forward(x.clone() if x.is_inference() else x.detach())
+        if any(leaf.grad is not None for leaf in leaves):
+            raise ObjectiveError(CALLED_BACKWARD)
+        return loss, leaves
+
+    def _differentiating(self) -> AbstractContextManager[None]:
+        """What surrounds a backward pass."""
+        return nullcontext()
 
     def _penalised(self, loss: Tensor) -> float:
         if self._penalty:
@@ -73,7 +115,13 @@ class GraphPoint(Point):
 
     def _evaluate_gradient(self) -> tuple[float, Tensor]:
         loss, leaves = self._run_forward()
-        gradient = _flat_gradient(loss, leaves, create_graph=self._curvature)
+        with self._differentiating():
+            gradient, silent = flat_gradient(loss, leaves, create_graph=self._curvature)
+        if silent is not None and not self._reach.certain:
+            self._ledger.values += 1
+            self._reach.verify(
+                self.x, float(loss.detach()), silent, lambda x: float(self._evaluate_forward(x)[0].detach())
+            )
         if self._curvature:
             self._differentiable_gradient = gradient
             gradient = gradient.detach()
@@ -84,46 +132,47 @@ class GraphPoint(Point):
 
     def _evaluate_hvp(self, v: Tensor) -> Tensor:
         loss, leaves = self._run_forward()
-        if self._differentiable_gradient is None:
-            self._differentiable_gradient = _flat_gradient(loss, leaves, create_graph=True)
-        product = _second_backward(self._differentiable_gradient, leaves, v)
+        with self._differentiating():
+            if self._differentiable_gradient is None:
+                self._differentiable_gradient, _ = flat_gradient(loss, leaves, create_graph=True)
+            product = second_backward(self._differentiable_gradient, leaves, v)
         return product + 2.0 * self._penalty * v if self._penalty else product
 
 
-def _flat_gradient(loss: Tensor, leaves: list[Tensor], *, create_graph: bool) -> Tensor:
-    if not loss.requires_grad:  # constant in x
-        return torch.cat([torch.zeros_like(leaf).reshape(-1) for leaf in leaves])
+@contextmanager
+def differentiable() -> Iterator[None]:
+    """Graphs are recorded in here, whatever the caller is inside of: no_grad or inference mode."""
+    if torch.is_inference_mode_enabled():
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
+    else:
+        with torch.enable_grad():
+            yield
+
+
+def flat_gradient(loss: Tensor, leaves: list[Tensor], *, create_graph: bool) -> tuple[Tensor, Tensor | None]:
+    """The gradient as a flat vector, and the mask of the entries that no derivative reaches (None: all are)."""
     # The caller may be inside torch.no_grad(); the flat gradient needs its graph all the same, or HVPs would vanish.
-    with torch.set_grad_enabled(create_graph):
-        with _NamedFailures():
-            parts = torch.autograd.grad(
-                loss, leaves, retain_graph=True, create_graph=create_graph, materialize_grads=True
-            )
-        return torch.cat([part.reshape(-1) for part in parts])
+    with differentiable(), torch.set_grad_enabled(create_graph), explained(derivative=True):
+        parts: tuple[Tensor | None, ...] = (None,) * len(leaves)
+        if loss.requires_grad:
+            parts = torch.autograd.grad(loss, leaves, retain_graph=True, create_graph=create_graph, allow_unused=True)
+        found = [torch.zeros_like(leaf) if part is None else part for part, leaf in zip(parts, leaves, strict=True)]
+        gradient = torch.cat([part.reshape(-1) for part in found])
+    if all(part is not None for part in parts):
+        return gradient, None
+    silent = [torch.full_like(leaf, part is None, dtype=torch.bool) for part, leaf in zip(parts, leaves, strict=True)]
+    return gradient, torch.cat([mask.reshape(-1) for mask in silent])
 
 
-def _second_backward(gradient: Tensor, leaves: list[Tensor], v: Tensor) -> Tensor:
+def second_backward(gradient: Tensor, leaves: list[Tensor], v: Tensor) -> Tensor:
+    """∇ₓ ⟨gradient, v⟩ as a flat vector."""
     if not gradient.requires_grad:  # f is affine around x
         return torch.zeros_like(v)
-    with _NamedFailures():
+    with differentiable(), explained(derivative=True):
+        v = v.clone() if v.is_inference() else v
         parts = torch.autograd.grad(gradient, leaves, v, retain_graph=True, materialize_grads=True)
-    return torch.cat([part.reshape(-1) for part in parts])
-
-
-class _NamedFailures:
-    """Turns autograd's complaints about missing second derivatives into an error with a remedy."""
-
-    signs = ("not implemented", "differentiate twice", "does not support", "once_differentiable")
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, RuntimeError) and any(sign in str(error) for sign in self.signs):
-            raise ObjectiveError(
-                f"an operation of the loss has no second derivative: {str(error).splitlines()[0]} "
-                "Replace it by one that has; for fused attention run the loss under "
-                "torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)."
-            ) from error
+        return torch.cat([part.reshape(-1) for part in parts])
 
 
 def as_scalar_loss(loss: object) -> Tensor:
@@ -140,6 +189,11 @@ def as_scalar_loss(loss: object) -> Tensor:
         )
     if loss.is_complex():
         raise ObjectiveError("the loss is complex; it must be a real scalar, for example loss.abs().")
+    if not loss.is_floating_point():
+        raise ObjectiveError(
+            f"the loss has the dtype {loss.dtype}: a number of that kind has no derivative. Return a floating-point "
+            "scalar that depends smoothly on x."
+        )
     return loss.reshape(())
 
 
@@ -155,31 +209,17 @@ class FunctionObjective(Objective):
     def __init__(self, fun: Callable[[Any], Tensor], like: Variables) -> None:
         super().__init__()
         self.fun = fun
+        self._reach = Reach()
         self.structure = Structure(like)
         self.dimension = self.structure.dimension
         self.dtype = self.structure.dtype
         self.device = self.structure.device
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
-        return GraphPoint(x, self.ledger, self._forward, curvature=curvature)
-
-    def verify_deterministic(self, point: Point) -> None:
-        super().verify_deterministic(point)
-        self._verify_connected(point)
-
-    def _verify_connected(self, point: Point) -> None:
-        """Raise :class:`ObjectiveError` if the loss changes with x but has no graph. Without a graph: one value."""
-        if not isinstance(point, GraphPoint) or point.connected:
-            return
-        elsewhere = self.at(point.x + torch.finfo(self.dtype).eps ** 0.25 * (1.0 + point.x.abs())).value
-        if elsewhere != point.value and elsewhere == elsewhere:
-            raise ObjectiveError(
-                "the loss depends on x, but no derivative reaches x: it was computed on detached data or under "
-                "torch.no_grad(). Compute it from x itself, without .detach(), .data, .item() or NumPy."
-            )
+        return GraphPoint(x, self.ledger, self._forward, self._reach, curvature=curvature)
 
     def _forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-        leaves = [leaf.requires_grad_() for leaf in self.structure.leaves(x.detach())]
+        leaves = [leaf.requires_grad_() for leaf in self.structure.leaves(x)]
         return as_scalar_loss(self.fun(self.structure.assemble(leaves))), leaves
 
 

@@ -10,12 +10,14 @@ parameters are substituted by ``torch.func.functional_call``, buffers (BatchNorm
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from levelport.objective import Ledger, Objective, ObjectiveError, Point
-from levelport.objectives.function import GraphPoint, as_scalar_loss
+from levelport.objectives.function import GraphPoint, Reach, as_scalar_loss
 from levelport.objectives.structure import Structure
 
 
@@ -51,6 +53,7 @@ class ModuleObjective(Objective):
         if penalty < 0:
             raise ObjectiveError(f"penalty must not be negative, not {penalty}.")
         self.module = module
+        self._reach = Reach()
         self.loss = loss
         self.inputs = inputs
         self.targets = targets
@@ -97,10 +100,10 @@ class ModuleObjective(Objective):
         self, x: Tensor, ledger: Ledger, inputs: Tensor, targets: Tensor, curvature: bool, penalty: float
     ) -> GraphPoint:
         def forward(x: Tensor) -> tuple[Tensor, list[Tensor]]:
-            leaves = [leaf.requires_grad_() for leaf in self.structure.leaves(x.detach())]
+            leaves = [leaf.requires_grad_() for leaf in self.structure.leaves(x)]
             return as_scalar_loss(self.loss(self._call(leaves, inputs), targets)), leaves
 
-        return GraphPoint(x, ledger, forward, curvature=curvature, penalty=penalty)
+        return _WholePoint(self, x, ledger, forward, curvature=curvature, penalty=penalty)
 
     def _chunks(self, x: Tensor, *, curvature: bool) -> Iterator[tuple[float, GraphPoint]]:
         for start in range(0, len(self.inputs), self.chunk_size):
@@ -109,6 +112,42 @@ class ModuleObjective(Objective):
             weight = len(inputs) / len(self.inputs)
             # Chunks have a ledger of their own: together they make up one evaluation of f.
             yield weight, self._chunk_point(x, Ledger(), inputs, targets, curvature, 0.0)
+
+
+class _WholePoint(GraphPoint):
+    """A point with a graph over all its samples, or a chunk of them."""
+
+    def __init__(
+        self,
+        objective: ModuleObjective,
+        x: Tensor,
+        ledger: Ledger,
+        forward: Callable[[Tensor], tuple[Tensor, list[Tensor]]],
+        *,
+        curvature: bool,
+        penalty: float,
+    ) -> None:
+        super().__init__(x, ledger, forward, objective._reach, curvature=curvature, penalty=penalty)
+        self._module = objective.module
+
+    @contextmanager
+    def _differentiating(self) -> Iterator[None]:
+        """Refuses a module that runs again in the backward pass: its parameters are no longer substituted then."""
+        ours = set(self._module.modules())
+
+        def refuse(module: nn.Module, _inputs: object) -> None:
+            if module in ours:
+                raise ObjectiveError(
+                    "the module recomputes activations in its backward pass (checkpointing), where it would see its "
+                    "own parameters instead of those asked for. Switch checkpointing off and pass chunk_size= to save "
+                    "memory, or teleport the live parameters by levelport.Teleported."
+                )
+
+        handle = register_module_forward_pre_hook(refuse)
+        try:
+            yield
+        finally:
+            handle.remove()
 
 
 class _ChunkedPoint(Point):

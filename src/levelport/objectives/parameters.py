@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,7 +20,8 @@ import torch
 from torch import Tensor
 
 from levelport.objective import Objective, ObjectiveError, Point
-from levelport.objectives.function import _flat_gradient, _second_backward, as_scalar_loss
+from levelport.objectives.failures import CALLED_BACKWARD, explained
+from levelport.objectives.function import Reach, as_scalar_loss, differentiable, flat_gradient, second_backward
 from levelport.objectives.isolation import RandomState, isolated
 from levelport.objectives.structure import Structure
 
@@ -83,6 +85,11 @@ class ParametersObjective(Objective):
         self.parameters = list(dict.fromkeys(p for p in parameters if p.requires_grad))
         if not self.parameters:
             raise ObjectiveError("no parameter has requires_grad=True, so there is nothing to move.")
+        if any(parameter.is_inference() for parameter in self.parameters):
+            raise ObjectiveError(
+                "a parameter was made inside torch.inference_mode(), which autograd cannot work with. Build the model "
+                "outside; teleporting inside is fine."
+            )
         if not callable(loss) and not isinstance(loss, Batches):
             raise ObjectiveError(
                 f"the loss must be a callable without arguments that returns the loss, not a {type(loss).__name__}; "
@@ -96,6 +103,7 @@ class ParametersObjective(Objective):
         self.device = self.structure.device
         self.terms = loss.terms() if isinstance(loss, Batches) else [(1.0, loss)]
         self._replay = (random_state or RandomState.capture(self.device)) if noise == "replay" else None
+        self._reach = Reach()
         self._owner: weakref.ref[_ParameterPoint] | None = None
 
     def current(self) -> Tensor:
@@ -115,10 +123,23 @@ class ParametersObjective(Objective):
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         return _ParameterPoint(x, self, curvature=curvature)
 
+    def isolated(self) -> AbstractContextManager[None]:
+        """What surrounds the loss; and its backward pass, in which checkpointed modules run again."""
+        return isolated(self.device, replay=self._replay, full_precision=True)
+
     def _evaluate(self, loss: Loss) -> Tensor:
         """The loss with its graph, at the parameters as they are."""
-        with isolated(self.device, replay=self._replay, full_precision=True), torch.enable_grad():
-            result = as_scalar_loss(loss())
+        before = [parameter.grad for parameter in self.parameters]
+        for parameter in self.parameters:
+            parameter.grad = None
+        try:
+            with self.isolated(), differentiable(), explained(derivative=False):
+                result = as_scalar_loss(loss())
+            if any(parameter.grad is not None for parameter in self.parameters):
+                raise ObjectiveError(CALLED_BACKWARD)
+        finally:
+            for parameter, gradient in zip(self.parameters, before, strict=True):
+                parameter.grad = gradient
         if result.dtype in (torch.float16, torch.bfloat16) and result.dtype != self.dtype:
             raise ObjectiveError(
                 f"the loss came back in {result.dtype} although the parameters are {self.dtype}: it switches autocast "
@@ -166,51 +187,55 @@ class _ParameterPoint(Point):
             total += weight * float(self._objective._evaluate(loss).detach())
         return total
 
+    def _differentiate(self, loss: Tensor, *, create_graph: bool) -> tuple[Tensor, Tensor | None]:
+        with self._objective.isolated():
+            return flat_gradient(loss, self._objective.parameters, create_graph=create_graph)
+
+    def _multiply(self, gradient: Tensor, v: Tensor) -> Tensor:
+        with self._objective.isolated():
+            return second_backward(gradient, self._objective.parameters, v)
+
     def _evaluate_gradient(self) -> tuple[float, Tensor]:
-        parameters = self._objective.parameters
         if not self._single:
             return self._gradient_by_batches()
         if self._value is not None and self._loss is None:
             self._ledger.values += 1  # the forward pass of the value was lost to a write
         loss = self._run_forward()
-        gradient = _gradient_of(loss, parameters, create_graph=self._curvature)
+        gradient, silent = self._differentiate(loss, create_graph=self._curvature)
         if self._curvature:
             self._differentiable_gradient = gradient
         value = self._value if self._value is not None else float(loss.detach())
+        self._verify_reach(value, silent)
         return value, gradient.detach()
+
+    def _verify_reach(self, value: float, silent: Tensor | None) -> None:
+        if silent is not None and not self._objective._reach.certain:
+            self._objective._reach.verify(self.x, value, silent, lambda x: self._objective.at(x).value)
 
     def _gradient_by_batches(self) -> tuple[float, Tensor]:
         self._occupy()
         value, gradient = 0.0, torch.zeros_like(self.x)
+        never = torch.ones_like(self.x, dtype=torch.bool)
         for weight, term in self._objective.terms:
             loss = self._objective._evaluate(term)
             value += weight * float(loss.detach())
-            gradient.add_(_gradient_of(loss, self._objective.parameters), alpha=weight)
+            part, silent = self._differentiate(loss, create_graph=False)
+            gradient.add_(part, alpha=weight)
+            never &= silent if silent is not None else False
+        self._verify_reach(value, never if bool(never.any()) else None)
         return value, gradient
 
     def _evaluate_hvp(self, v: Tensor) -> Tensor:
-        parameters = self._objective.parameters
         if not self._single:
             self._occupy()
             product = torch.zeros_like(v)
             for weight, term in self._objective.terms:
                 loss = self._objective._evaluate(term)
-                gradient = _gradient_of(loss, parameters, create_graph=True)
-                product.add_(_second_backward(gradient, parameters, v), alpha=weight)
+                gradient, _ = self._differentiate(loss, create_graph=True)
+                product.add_(self._multiply(gradient, v), alpha=weight)
             return product
         if self._differentiable_gradient is None:
             if self._gradient is not None and self._loss is None:
                 self._ledger.gradients += 1  # its graph was lost to a write
-            self._differentiable_gradient = _gradient_of(self._run_forward(), parameters, create_graph=True)
-        return _second_backward(self._differentiable_gradient, parameters, v)
-
-
-def _gradient_of(loss: Tensor, parameters: list[Tensor], *, create_graph: bool = False) -> Tensor:
-    try:
-        return _flat_gradient(loss, parameters, create_graph=create_graph)
-    except RuntimeError as error:
-        if "sparse" not in str(error):
-            raise
-        raise ObjectiveError(
-            "a parameter has a sparse gradient, which has no second derivative. Use nn.Embedding(..., sparse=False)."
-        ) from error
+            self._differentiable_gradient, _ = self._differentiate(self._run_forward(), create_graph=True)
+        return self._multiply(self._differentiable_gradient, v)

@@ -69,12 +69,24 @@ def check_leaves(leaves: list[Tensor]) -> None:
         where = "x" if len(leaves) == 1 else f"tensor {position} of x"
         if not isinstance(leaf, Tensor):
             raise ObjectiveError(f"{where} is a {type(leaf).__name__}, not a tensor. Use torch.as_tensor.")
+        if hasattr(leaf, "placements"):
+            raise ObjectiveError(
+                f"{where} is a DTensor, spread over several processes. Teleport on whole tensors (full_tensor()), with "
+                "the samples spread instead: levelport.DistributedObjective."
+            )
+        if leaf.is_meta:
+            raise ObjectiveError(f"{where} is on the meta device and holds no numbers. Call module.to_empty() first.")
         if leaf.layout != torch.strided:
             raise ObjectiveError(f"{where} is sparse; teleporting needs dense tensors. Call .to_dense() first.")
         if leaf.is_complex():
             raise ObjectiveError(f"{where} is complex; use torch.view_as_real to get real variables.")
         if not leaf.is_floating_point():
             raise ObjectiveError(f"{where} has the dtype {leaf.dtype}; use a floating-point tensor: x.double().")
+        if leaf.dtype.itemsize == 1:
+            raise ObjectiveError(
+                f"{where} has the dtype {leaf.dtype}, in which neighbouring numbers differ by 12 % and sums are not "
+                "defined. Teleport on a copy in higher precision: x.float()."
+            )
         if leaf.dtype != leaves[0].dtype or leaf.device != leaves[0].device:
             raise ObjectiveError(
                 f"{where} is {leaf.dtype} on {leaf.device}, but the first is {leaves[0].dtype} on "

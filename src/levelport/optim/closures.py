@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from levelport.objective import Cost, Ledger, ObjectiveError
-from levelport.objectives.function import as_scalar_loss
+from levelport.objectives.function import as_scalar_loss, differentiable
 from levelport.objectives.isolation import RandomState, isolated
 
 RIGHT_FORM = (
@@ -113,20 +113,21 @@ class StepLoss:
         for p in self._parameters:
             p.grad = None
         try:
-            with torch.enable_grad():
+            with differentiable():
                 loss = self.raw()
-            if any(p.grad is not None for p in self._parameters):
-                if not self._either:
-                    raise TypeError(RIGHT_FORM)
-                return as_scalar_loss(loss).detach()
-            scalar = as_scalar_loss(loss)
+                if any(p.grad is not None for p in self._parameters):
+                    if not self._either:
+                        raise TypeError(RIGHT_FORM)
+                    return as_scalar_loss(loss).detach()
+                scalar = as_scalar_loss(loss)
             if not scalar.requires_grad:
                 raise ObjectiveError(
                     "the loss does not depend on the parameters of this optimizer: it has no graph. Compute it from "
                     "the live parameters, with no detach() and no torch.no_grad() inside."
                 )
             # backward, not autograd.grad: hooks on parameters and DistributedDataParallel need it.
-            scalar.backward()
+            with differentiable():
+                scalar.backward()
         except BaseException:
             for p, gradient in zip(self._parameters, before, strict=True):
                 p.grad = gradient

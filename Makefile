@@ -65,6 +65,9 @@ lowest: ## the suite with the lowest versions that pyproject.toml allows
 	$(LOWEST)/bin/pip --disable-pip-version-check install --quiet --constraint build/lowest.txt --editable '.[test]'
 	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -W default::DeprecationWarning -W default::ResourceWarning
 
+fuzz: $(VENV)/.dev ## 10 000 random functions and arguments against the guarantee (minutes; not a test)
+	$(BIN)/python scripts/fuzz.py --cases 10000 --jobs 2
+
 sdist: $(VENV)/.dev ## build the source distribution, unpack it, run tests of its own in it
 	$(PIP) build
 	rm -rf build/sdist && mkdir -p build/sdist

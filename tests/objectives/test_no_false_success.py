@@ -34,7 +34,7 @@ def parameter() -> nn.Parameter:
 
 def by_teleported(fun: Fun) -> object:
     x = parameter()
-    optimizer = Teleported(torch.optim.SGD([x], lr=0.1), schedule=Never(), max_hvps=50)
+    optimizer = Teleported(torch.optim.SGD([x], lr=0.1), schedule=Never(), solver="auto", max_hvps=50)
     try:
         return optimizer.teleport(lambda: fun(x))
     except ObjectiveError:

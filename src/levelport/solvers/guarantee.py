@@ -6,6 +6,7 @@ gradient at their point already and need them at the next.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 
@@ -91,6 +92,7 @@ def move_from(
         certificate=certificate,
         cost=replace(objective.cost - before, seconds=time.perf_counter() - began),
         detail=outcome.detail,
+        curvature_start=Certificate.at(start).curvature if start.knows_hessian_normal else math.nan,
         trace=tuple(monitor.trace),
     )
     return Move(result, point, outcome.lower if point is start else None)

@@ -30,6 +30,7 @@ class TeleportStatus(Enum):
     NOT_WORTHWHILE = (
         "at this level the model's largest gradient is hardly larger than the one here; this is the start itself"
     )
+    MOVED = "the move was made as it was asked for; it does not look for a KKT point"
     STOPPED = "the callback asked to stop"
     STATIONARY_START = "the gradient vanishes at the start, so every direction is as good as any other"
     NON_FINITE_START = (
@@ -40,7 +41,7 @@ class TeleportStatus(Enum):
     @property
     def success(self) -> bool:
         """Whether the solver did what it was asked to do."""
-        return self in (TeleportStatus.CONVERGED, TeleportStatus.TARGET_REACHED)
+        return self in (TeleportStatus.CONVERGED, TeleportStatus.TARGET_REACHED, TeleportStatus.MOVED)
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class TeleportResult(Generic[X]):
         value, value_start: f at ``x`` and at the start.
         gradient_norm, gradient_norm_start: ‖∇f‖ at both.
         kkt_residual, alignment, curvature: see :class:`Certificate`.
+        curvature_start: λ at the start; NaN where its product was never asked for.
         cost: evaluations and seconds of this teleport.
         trace: a row per iteration.
         first_step, value_after: inside an optimizer, where the first step belongs to the move: its size (0 if there was
@@ -84,6 +86,7 @@ class TeleportResult(Generic[X]):
     certificate: Certificate
     cost: Cost
     detail: str = ""
+    curvature_start: float = math.nan
     trace: tuple[TraceRow, ...] = field(default=(), repr=False)
     first_step: float = math.nan
     value_after: float = math.nan
@@ -108,6 +111,21 @@ class TeleportResult(Generic[X]):
     def gain(self) -> float:
         """‖∇f(x)‖ / ‖∇f(start)‖."""
         return self.gradient_norm / self.gradient_norm_start if self.gradient_norm_start > 0.0 else 1.0
+
+    @property
+    def predicted_decrease(self) -> float:
+        """‖g‖⁴/(2 ⟨g, H g⟩) = ‖g‖²/(2λ): what the best gradient step gains by the second-order model at ``x``.
+
+        Infinite where λ ≤ 0: there the model has no best step.
+        """
+        return _best_step(self.gradient_norm, self.curvature)
+
+    @property
+    def predicted_gain(self) -> float:
+        """:attr:`predicted_decrease` relative to the start's: free of units, and it foretells the next step better
+        than :attr:`gain`, because a long gradient is worth little where the curvature along it has grown as much."""
+        before = _best_step(self.gradient_norm_start, self.curvature_start)
+        return self.predicted_decrease / before if before > 0.0 else math.nan
 
     @property
     def kkt_residual(self) -> float:
@@ -148,3 +166,10 @@ class TeleportResult(Generic[X]):
     def nhev(self) -> int:
         """Hessian-vector products."""
         return self.cost.hvps
+
+
+def _best_step(size: float, curvature: float) -> float:
+    """max over η of η ‖g‖² - ½ η² ⟨g, H g⟩."""
+    if math.isnan(curvature):
+        return math.nan
+    return 0.5 * size * (size / curvature) if curvature > 0.0 else math.inf

@@ -18,7 +18,7 @@ import levelport
 from levelport.objectives import LinearObjective
 from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.parameters import ParametersObjective
-from levelport.optim import Armijo, Every, Never, Teleported, minimize
+from levelport.optim import Armijo, Every, Never, Teleported, Teleporter, WhenItPays, minimize
 
 ROWS, COLUMNS = 61, 7
 
@@ -46,7 +46,7 @@ def network_setting(rows: slice) -> tuple[nn.Module, Callable[[], Tensor]]:
 
 def run_minimize(objective: levelport.Objective) -> Tensor:
     x0 = torch.zeros(COLUMNS, dtype=torch.float64)
-    result = minimize(objective, x0, Armijo(), schedule=Every(1), max_iterations=3, gtol=0.0)
+    result = minimize(objective, x0, Armijo(), schedule=Every(1), solver="auto", max_iterations=3, gtol=0.0)
     assert isinstance(result.x, Tensor)
     return torch.cat([result.x, torch.tensor([result.value, result.cost.gradient_equivalents], dtype=torch.float64)])
 
@@ -82,11 +82,38 @@ def everything(rows: slice, rank: int) -> dict[str, Tensor | str]:
     optimizer.teleport(loss)
     found["optimizer"] = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
 
-    parallel = nn.parallel.DistributedDataParallel(network)
-    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.1), Every(1), max_hvps=5)
-    found["wrapped module"] = refusal(lambda: optimizer.step(lambda: parallel(X[rows]).square().mean()))
+    found |= without_an_argument(rank, rows)
 
     found["dimensions"] = refusal(lambda: share(LinearObjective.logistic(X[:, : 5 + rank], y)))
+    return found
+
+
+def without_an_argument(rank: int, rows: slice) -> dict[str, Tensor | str]:
+    """DistributedDataParallel and no word about it: a schedule in advance, one that watches, a model per rank."""
+    found: dict[str, Tensor | str] = {}
+    X, y = data()
+    for name, schedule in (("every", Every(2)), ("watching", WhenItPays(start=1, slowdown=1.0, patience=1))):
+        network, _ = network_setting(rows)
+        network = nn.Sequential(network, nn.BatchNorm1d(1, affine=False, dtype=torch.float64))
+        parallel = nn.parallel.DistributedDataParallel(network)
+        optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.1), schedule, max_hvps=4)
+        statistics = network[1].running_mean
+        counted: list[int] = []
+        optimizer.register_teleport_hook(lambda result, counted=counted: counted.append(result.nhev))  # type: ignore[misc]
+        for _ in range(5):
+            optimizer.step(lambda net=parallel: nn.functional.softplus(-y[rows] * net(X[rows]).squeeze(1)).mean())
+        assert network[1].running_mean is statistics
+        assert parallel.require_backward_grad_sync
+        found[name] = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
+        found[f"{name} teleports"] = torch.tensor([len(counted), sum(counted)])
+    # The mean over the ranks, with equal weights, is what a teleport sees.
+    network, loss = network_setting(rows)
+    Teleporter(torch.optim.SGD(network.parameters(), lr=0.0), Never(), max_hvps=6).teleport(loss)
+    found["equal weights"] = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
+    with torch.no_grad():
+        next(network.parameters()).add_(rank)
+    lonely = Teleporter(torch.optim.SGD(network.parameters(), lr=0.0), Never(), max_hvps=6)
+    found["a model per rank"] = refusal(lambda: lonely.teleport(loss))
     return found
 
 

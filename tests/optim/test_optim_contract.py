@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from levelport.optim import (
     ArmijoSGD,
+    At,
     Batches,
     Every,
     Never,
@@ -228,17 +229,109 @@ def test_each_group_has_its_own_learning_rate(inner: str) -> None:
     assert 0.0 < float((after["second.weight"] - before["second.weight"]).norm()) < 1e-10
 
 
-@pytest.mark.parametrize("wrapper", [name for name in WRAPPERS if name != "plain"])
 @every_inner
-def test_a_closure_with_backward_is_answered_by_the_right_form(inner: str, wrapper: str) -> None:
+def test_a_closure_with_backward_is_answered_by_the_right_form_where_a_teleport_is_due(inner: str) -> None:
     network, loss = setting()
-    optimizer = WRAPPERS[wrapper](INNER[inner](network.parameters()))
+    optimizer = Teleported(INNER[inner](network.parameters()), Every(3), max_hvps=6)
     before = parameters_of(network)
     network.first.weight.grad = torch.full_like(network.first.weight, 7.0)
     with pytest.raises(TypeError, match=r"optimizer.step\(lambda: loss_fn\(model\(x\), y\)\)"):
         optimizer.step(usual_closure(optimizer, loss))
     assert_identical(before, parameters_of(network))
     assert torch.equal(network.first.weight.grad, torch.full_like(network.first.weight, 7.0))
+
+
+def test_a_standard_closure_is_as_good_where_no_teleport_is_due() -> None:
+    """The same steps bit for bit, also with gradients accumulated before, as Lightning does."""
+    for accumulated in (False, True):
+        results = []
+        for teleports in (False, True):
+            network, loss = setting()
+            bare = torch.optim.Adam(network.parameters(), lr=0.05)
+            optimizer = Teleported(bare, At(9)) if teleports else bare
+            for _ in range(3):
+                if accumulated:
+                    optimizer.zero_grad()
+                    loss().backward()
+                    optimizer.step(lambda loss=loss: (value := loss(), value.backward())[0])
+                else:
+                    optimizer.step(usual_closure(optimizer, loss))
+            results.append(parameters_of(network))
+        assert_identical(*results)
+
+
+def test_standard_closures_teleport_on_a_loss_of_their_own() -> None:
+    results = []
+    for standard in (False, True):
+        network, loss = setting()
+        optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), Every(2), max_hvps=6, teleport_on=loss)
+        for _ in range(3):
+            optimizer.step(usual_closure(optimizer, loss) if standard else loss)
+        assert optimizer.last_teleport is not None
+        results.append(parameters_of(network))
+    assert_identical(*results)
+
+
+def test_gradients_accumulated_before_a_teleport_are_refused() -> None:
+    network, loss = setting()
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), At(0), max_hvps=6, teleport_on=loss)
+    loss().backward()
+    with pytest.raises(TypeError, match="belong to the point that was left"):
+        optimizer.step(lambda: (value := loss(), value.backward())[0])
+
+
+def test_steps_on_stored_gradients_are_taken_until_a_teleport_is_due() -> None:
+    network, loss = setting()
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), Every(3, start=2), max_hvps=6)
+    for _ in range(2):
+        loss().backward()
+        assert optimizer.step() is None
+    with pytest.raises(TypeError, match="needs the loss"):
+        optimizer.step()
+    assert optimizer.iteration == 2
+
+
+class Sharp(torch.optim.Optimizer):
+    """Sharpness-aware SGD: asks for the gradient a little uphill of the point."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {})
+
+    @torch.no_grad()
+    def step(self, closure: Any) -> Any:
+        with torch.enable_grad():
+            loss = closure()
+        ps = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+        steps = [0.1 * p.grad for p in ps]
+        for p, step in zip(ps, steps, strict=True):
+            p.add_(step)
+        with torch.enable_grad():
+            closure()
+        for p, step in zip(ps, steps, strict=True):
+            p.sub_(step).sub_(p.grad, alpha=0.05)
+        return loss
+
+
+def test_an_optimizer_that_moves_before_it_asks_gets_the_gradient_where_it_stands() -> None:
+    results = []
+    for wrap in (False, True):
+        network, loss = setting()
+        bare = Sharp(network.parameters())
+        optimizer = Teleported(bare, Never()) if wrap else bare
+        for _ in range(3):
+            optimizer.step(loss if wrap else usual_closure(optimizer, loss))
+        results.append(parameters_of(network))
+    assert_identical(*results)
+
+
+def test_methods_of_the_wrapped_optimizer_stay_visible() -> None:
+    network, _ = setting()
+    bare = torch.optim.SGD(network.parameters(), lr=0.1)
+    bare.eval = lambda: "evaluating"  # type: ignore[attr-defined]
+    optimizer = Teleported(bare)
+    assert optimizer.eval() == "evaluating"
+    assert not hasattr(optimizer, "nothing_of_the_kind")
+    assert not hasattr(copy.copy(optimizer), "nothing_of_the_kind")
 
 
 @pytest.mark.parametrize("inner", ["polyak", "normalized"])

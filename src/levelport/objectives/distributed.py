@@ -8,11 +8,13 @@ All three are all-reduced, so every rank sees the same numbers, takes the same d
 point, bit for bit. A penalty on x belongs into every local objective: the weights sum to one. Limits on time would
 be read off clocks that differ between ranks: limit the cost instead.
 
-DistributedDataParallel cannot do this: it synchronises gradients, but not gradients of gradients.
+DistributedDataParallel cannot do this: it synchronises gradients, but not gradients of gradients. Where it does the
+steps, :func:`data_parallel` does the teleports, with its weights: one per rank, whatever the sizes of the shards.
 """
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 
 import torch
@@ -118,3 +120,37 @@ class _DistributedPoint(Point):
 
     def _evaluate_hvp(self, v: Tensor) -> Tensor:
         return self._objective.sum(self._local.hvp(v) * self._objective.weight)
+
+
+def ranks() -> int:
+    """How many processes work together; 1 without a process group."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def data_parallel(local: Objective, start: Tensor) -> Objective:
+    """The mean of ``local`` over the ranks of the default group; ``local`` itself where there is one rank.
+
+    Raises :class:`ObjectiveError` on every rank if they do not all stand at the same ``start``: then they do not hold
+    copies of one model, and a mean over them means nothing.
+    """
+    if ranks() == 1:
+        return local
+    objective = DistributedObjective(local, samples=1)
+    differs = not torch.equal(objective.broadcast(start.clone()), start)
+    apart = int(objective.sum(torch.tensor(float(differs), device=objective.device)))
+    if apart:
+        raise ObjectiveError(
+            f"{apart} of the {ranks()} ranks hold other parameters than rank 0, so this is no data-parallel training. "
+            "Start all ranks from the same parameters (DistributedDataParallel does); where each rank trains a model "
+            "of its own, pass distribute=lambda objective: objective."
+        )
+    return objective
+
+
+def agreed(value: float, device: torch.device) -> float:
+    """The mean of ``value`` over the ranks, the same number on each, so that they decide alike."""
+    if ranks() == 1 or math.isnan(value):
+        return value
+    total = torch.tensor(value, dtype=torch.float64, device=device)
+    dist.all_reduce(total)
+    return float(total) / ranks()

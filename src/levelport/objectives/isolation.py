@@ -65,15 +65,21 @@ def isolated(
         device: where the parameters live.
         replay: random numbers start from this state, so that every evaluation sees the same dropout mask, and the
             generators are put back at the end; None leaves them alone.
-        full_precision: :func:`twice_differentiable`, autocast also where the loss switches it on around a module; and
-            refuse modules whose gradients of gradients would not be synchronised.
+        full_precision: :func:`twice_differentiable`, autocast also where the loss switches it on around a module.
+            DistributedDataParallel modules run alone, for the ranks' numbers are summed by
+            :class:`~levelport.DistributedObjective`.
     """
     before = RandomState.capture(device) if replay is not None else None
     swapped: dict[int, tuple[nn.Module, dict[str, Tensor]]] = {}
+    silenced: dict[int, tuple[DistributedDataParallel, bool, bool]] = {}
 
     def lend_copies(module: nn.Module, _inputs: Any) -> None:
         if full_precision:
-            _reject_data_parallel(module)
+            if isinstance(module, DistributedDataParallel) and id(module) not in silenced:
+                silenced[id(module)] = module, module.require_backward_grad_sync, module.require_forward_param_sync
+                # Alone: it would send buffers and gradients, but no gradients of gradients.
+                module.require_backward_grad_sync = module.require_forward_param_sync = False
+            _reject_sharded(module)
             if torch.is_autocast_enabled(device.type):
                 # Leaving the autocast block of the loss sets the state it found on entry: off.
                 torch.set_autocast_enabled(device.type, False)
@@ -92,6 +98,8 @@ def isolated(
             yield
     finally:
         handle.remove()
+        for parallel, backward, forward in silenced.values():
+            parallel.require_backward_grad_sync, parallel.require_forward_param_sync = backward, forward
         for module, originals in swapped.values():
             for name, buffer in originals.items():
                 setattr(module, name, buffer)
@@ -99,10 +107,10 @@ def isolated(
             before.restore()
 
 
-def _reject_data_parallel(module: nn.Module) -> None:
-    if isinstance(module, DistributedDataParallel):
+def _reject_sharded(module: nn.Module) -> None:
+    """FSDP gathers parameters in hooks around its modules, where nothing can be differentiated twice."""
+    if type(module).__name__.startswith(("FullyShardedDataParallel", "FSDP")):
         raise ObjectiveError(
-            "the loss calls a DistributedDataParallel module, which does not synchronise Hessian-vector products. "
-            "Call the module inside it (model.module) and pass distribute=functools.partial("
-            "levelport.DistributedObjective, samples=<samples of this rank>)."
+            "the loss calls a module that FSDP has sharded, whose second derivatives do not reach the shards. Teleport "
+            "before sharding, or replicate the model by DistributedDataParallel, with which teleports work."
         )

@@ -61,6 +61,10 @@ class Batches:
 
         return [(weight / total, bind(batch)) for weight, batch in zip(weights, self.batches, strict=True)]
 
+    def mean(self) -> Tensor:
+        """f with one graph over all batches: a loss-only callable."""
+        return torch.stack([weight * loss() for weight, loss in self.terms()]).sum()
+
 
 class ParametersObjective(Objective):
     """f(w) for parameters w that live in modules, and a loss that reads them there.

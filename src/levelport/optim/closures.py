@@ -2,7 +2,8 @@
 
 Optimizers here take a *loss-only* callable, ``lambda: loss_fn(model(x), y)``: values, gradients and Hessian-vector
 products all follow from it. :class:`StepLoss` is also a closure in torch's sense (it puts gradients into ``.grad``
-and returns the loss), so every torch optimizer takes it as it is.
+and returns the loss), so every torch optimizer takes it as it is. A *standard* closure, which calls ``backward()`` by
+itself, is good for steps, but nothing can be teleported on it.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from levelport.objectives.isolation import RandomState, isolated
 RIGHT_FORM = (
     "the closure called backward(). Pass a loss-only callable, from which gradients and Hessian-vector products are "
     "derived:\n\n    loss = optimizer.step(lambda: loss_fn(model(x), y))\n\n"
-    "with no zero_grad() and no backward() inside. For accumulated or scaled gradients call step() without a closure "
-    "and teleport by hand: Teleported(..., schedule=Never()) and optimizer.teleport(loss)."
+    "with no zero_grad() and no backward() inside. Where a framework makes the closure, or gradients are accumulated "
+    "or scaled, let a levelport.Teleporter teleport between the steps: teleporter.maybe(loss); for Lightning, "
+    "Transformers, Ignite and skorch levelport.integrations has callbacks."
 )
 
 
@@ -35,6 +37,10 @@ class StepLoss:
         parameters: whose ``.grad`` is set.
         after_backward: called when gradients are in ``.grad``, for instance to clip them.
         either: also accept a standard closure, which calls ``backward()`` by itself.
+
+    Attributes:
+        standard: whether the closure called ``backward()`` by itself; known after the first evaluation.
+        accumulates: whether it added to gradients that were there before.
     """
 
     def __init__(
@@ -59,8 +65,11 @@ class StepLoss:
         self._device = self._parameters[0].device
         self.random_state = RandomState.capture(self._device)
         self.ledger = Ledger()
+        self.standard = False
+        self.accumulates = False
         self._evaluated = False
         self._unused: Tensor | None = None
+        self._unused_at: list[int] = []
 
     @classmethod
     def of(cls, closure: Callable[[], Tensor], parameters: Iterable[Tensor], *, either: bool = False) -> StepLoss:
@@ -68,15 +77,19 @@ class StepLoss:
         return closure if isinstance(closure, StepLoss) else cls(closure, parameters, either=either)
 
     def __call__(self) -> Tensor:
-        """A closure in torch's sense. The gradient of :meth:`evaluate_first` is used before a new one is made."""
-        if self._unused is not None:
-            loss, self._unused = self._unused, None
+        """A closure in torch's sense. The gradient of :meth:`evaluate_first` is used before a new one is made.
+
+        Unless the parameters have moved since: sharpness-aware optimizers ask for the gradient elsewhere.
+        """
+        loss, self._unused = self._unused, None
+        if loss is not None and self._unused_at == [p._version for p in self._parameters]:
             return loss
         return self._backward()
 
     def evaluate_first(self) -> Tensor:
         """Loss and gradients at the parameters as they are; the next call gets them for free."""
         self._unused = self._backward()
+        self._unused_at = [p._version for p in self._parameters]
         return self._unused
 
     def forget(self) -> None:
@@ -109,17 +122,28 @@ class StepLoss:
         return loss
 
     def _loss_and_gradients(self) -> Tensor:
+        """Loss and gradients, made by the closure itself or from its loss."""
         before = [p.grad for p in self._parameters]
-        for p in self._parameters:
-            p.grad = None
+        versions = [None if g is None else _version(g) for g in before]
+        if not self._either:  # a closure that is about to be refused must not add to what is there
+            self._clear_gradients()
         try:
             with differentiable():
                 loss = self.raw()
-                if any(p.grad is not None for p in self._parameters):
-                    if not self._either:
-                        raise TypeError(RIGHT_FORM)
-                    return as_scalar_loss(loss).detach()
                 scalar = as_scalar_loss(loss)
+            after = [p.grad for p in self._parameters]
+            kept = before if self._either else [None] * len(before)
+            same = [new is old for new, old in zip(after, kept, strict=True)]
+            added = [
+                is_same and g is not None and _version(g) != version
+                for g, is_same, version in zip(after, same, versions, strict=True)
+            ]
+            if any(added) or any(g is not None and not is_same for g, is_same in zip(after, same, strict=True)):
+                if not self._either:
+                    raise TypeError(RIGHT_FORM)
+                self.standard, self.accumulates = True, any(added)
+                return scalar.detach()
+            self._clear_gradients()
             if not scalar.requires_grad:
                 raise ObjectiveError(
                     "the loss does not depend on the parameters of this optimizer: it has no graph. Compute it from "
@@ -133,3 +157,12 @@ class StepLoss:
                 p.grad = gradient
             raise
         return scalar.detach()
+
+    def _clear_gradients(self) -> None:
+        for p in self._parameters:
+            p.grad = None
+
+
+def _version(tensor: Tensor) -> int:
+    """Changes with every write; tensors of inference mode do not count theirs."""
+    return -1 if tensor.is_inference() else tensor._version

@@ -25,9 +25,10 @@ from levelport.objectives.isolation import RandomState
 from levelport.objectives.parameters import Batches, Loss
 from levelport.optim import defaults
 from levelport.optim.armijo import ArmijoSGD
-from levelport.optim.closures import StepLoss
+from levelport.optim.closures import RIGHT_FORM, StepLoss
 from levelport.optim.history import History
-from levelport.optim.schedules import Never, Schedule
+from levelport.optim.newton_cg import NewtonCG
+from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
 from levelport.optim.torch_base import FlatOptimizer
 from levelport.solvers import Solver, TeleportResult
@@ -140,36 +141,36 @@ class Teleported(FlatOptimizer):
         """Teleport if the schedule says so, then let the wrapped optimizer take its step.
 
         Args:
-            closure: a loss-only callable, ``lambda: loss_fn(model(x), y)``; no ``backward()`` inside. May be left out
-                (gradients are then those in ``.grad``) where the schedule is :class:`Never`.
+            closure: a loss-only callable, ``lambda: loss_fn(model(x), y)``; no ``backward()`` inside. Where no teleport
+                is due, or ``teleport_on`` says on what, a standard closure that calls ``backward()`` is as good. May be
+                left out (gradients are then those in ``.grad``) where no teleport is due on a loss of the step.
 
         Returns:
             The loss before the teleport and the step.
         """
         if closure is None:
-            self._step_on_stored_gradients()
+            self.teleporter.count()
+            self.wrapped.step()
             return None
-        step_loss = StepLoss(closure, self.parameters(), after_backward=self._after_backward)
+        searches = isinstance(self.wrapped, (ArmijoSGD, NewtonCG))  # they need the loss itself
+        either = not searches and not (self.teleporter.planned and self.teleporter.teleport_on is None)
+        step_loss = StepLoss(closure, self.parameters(), after_backward=self._after_backward, either=either)
         loss = step_loss.evaluate_first()
         size = self.gradient_norm() if self.schedule.watches else math.nan
-        result = self.teleporter.teleport_if_due(closure, float(loss), size, random_state=step_loss.random_state)
+        own = _refused if step_loss.standard else closure
+        result = self.teleporter.teleport_if_due(own, float(loss), size, random_state=step_loss.random_state)
         if result is not None:
             self._prepare_first_step(result)
         if self.teleporter.moved:
+            if step_loss.accumulates:
+                raise TypeError(
+                    "gradients were accumulated before a teleport, so they belong to the point that was left. Teleport "
+                    "before the first of the batches, by levelport.Teleporter or a callback of levelport.integrations."
+                )
             step_loss.forget()
         self.wrapped.step(step_loss)  # type: ignore[arg-type]
         self.teleporter.charge(step_loss.ledger.read().gradient_equivalents)
         return loss
-
-    def _step_on_stored_gradients(self) -> None:
-        if not isinstance(self.schedule, Never):
-            raise TypeError(
-                f"the schedule ({self.schedule}) needs the loss: call step(lambda: loss_fn(model(x), y)). If gradients "
-                "come from elsewhere (a GradScaler, accumulation), use schedule=Never() and call teleport(loss) "
-                "between steps."
-            )
-        self.wrapped.step()
-        self.teleporter.iteration += 1
 
     def teleport(self, loss: Loss | Batches, *, random_state: RandomState | None = None) -> TeleportResult:
         """Teleport now, on ``loss``; see :meth:`levelport.Teleporter.teleport`."""
@@ -202,5 +203,17 @@ class Teleported(FlatOptimizer):
         super().__setstate__(state)
         self._link()  # torch drops an optimizer's hooks when it is copied
 
+    def __getattr__(self, name: str) -> Any:
+        """What only the wrapped optimizer has, such as ``train()`` and ``eval()`` of schedule-free ones."""
+        wrapped = self.__dict__.get("wrapped")
+        if wrapped is None or name.startswith("__"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(wrapped, name)
+
     def __repr__(self) -> str:
         return f"Teleported({self.teleporter})\n{self.wrapped!r}"
+
+
+def _refused() -> Tensor:
+    """The loss of a standard closure, which nothing can be teleported on."""
+    raise TypeError(RIGHT_FORM)

@@ -22,6 +22,7 @@ from torch.utils.hooks import RemovableHandle
 
 from levelport import checks
 from levelport.objective import Cost, Objective
+from levelport.objectives.distributed import agreed, data_parallel
 from levelport.objectives.isolation import RandomState
 from levelport.objectives.parameters import Batches, Loss, ParametersObjective
 from levelport.objectives.structure import check_leaves
@@ -54,7 +55,8 @@ class Teleporter:
             there, and "included" for all others.
         steps_per_epoch: needed by schedules in epochs.
         distribute: wraps the objective of a teleport, for instance
-            ``functools.partial(DistributedObjective, samples=len(shard))``.
+            ``functools.partial(DistributedObjective, samples=len(shard))``. None averages over the ranks of the default
+            process group, if there is one, as DistributedDataParallel does, so that ranks never drift apart.
 
     Attributes:
         last_teleport: the :class:`TeleportResult` of the last teleport, None before the first.
@@ -167,6 +169,8 @@ class Teleporter:
         ``value`` may be NaN where neither the schedule nor a move under watch asks for it.
         """
         self.moved = False
+        if self._distribute is None:
+            value = agreed(value, self.parameters()[0].device)
         if self._undo_if_risen(value):
             self.iteration += 1
             return None
@@ -183,6 +187,21 @@ class Teleporter:
         if self.schedule.watches:
             self.history.teleported(result.cost.gradient_equivalents)
         return result
+
+    def count(self) -> None:
+        """Count a step whose loss nobody knows; an error if the schedule asks for it there."""
+        if self.schedule.watches or self.planned:
+            raise TypeError(
+                f"the schedule ({self.schedule}) needs the loss: call step(lambda: loss_fn(model(x), y)). If gradients "
+                "come from elsewhere (a GradScaler, accumulation), use schedule=Never() and call teleport(loss) "
+                "between steps."
+            )
+        self.iteration += 1
+
+    @property
+    def planned(self) -> bool:
+        """Whether a schedule that is fixed in advance has a teleport before the next step."""
+        return not self.schedule.watches and self._due(math.nan, math.nan)
 
     @property
     def watching(self) -> bool:
@@ -207,7 +226,7 @@ class Teleporter:
         start, generators = inner.current(), RandomState.capture(inner.device)
         end = start
         try:
-            objective = inner if self._distribute is None else self._distribute(inner)
+            objective = data_parallel(inner, start) if self._distribute is None else self._distribute(inner)
             before, spent = objective.at(start, curvature=True), objective.cost
             move = move_from(before, objective, self._solver, self.settings, certify=False)
             if self.first_step == "included":

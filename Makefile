@@ -6,10 +6,11 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 LOWEST ?= .venv-lowest
+CLIENTS ?= .venv-integrations
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit plain smoke lowest sdist fuzz bench format clean
+.PHONY: help demo test lint types unit plain smoke lowest integrations sdist fuzz bench format clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -65,6 +66,13 @@ lowest: ## the suite with the lowest versions that pyproject.toml allows
 	$(LOWEST)/bin/pip --disable-pip-version-check install --quiet --constraint build/lowest.txt --editable '.[test]'
 	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -W default::DeprecationWarning -W default::ResourceWarning
 
+# The frameworks warn of each other's deprecations: no error here.
+integrations: ## the matrix of frameworks, in an environment of its own (minutes; not part of the test)
+	test -x $(CLIENTS)/bin/python || $(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/pip --disable-pip-version-check install --quiet --constraint constraints.txt torch
+	$(CLIENTS)/bin/pip --disable-pip-version-check install --quiet --constraint constraints.txt --editable '.[integrations]'
+	$(CLIENTS)/bin/python -m pytest -W default tests/integrations
+
 fuzz: $(VENV)/.dev ## 10 000 random functions and arguments against the guarantee (minutes; not a test)
 	$(BIN)/python scripts/fuzz.py --cases 10000 --jobs 2
 
@@ -88,4 +96,4 @@ format: $(VENV)/.dev ## let ruff rewrite
 	$(BIN)/ruff format .
 
 clean: ## remove everything that was made
-	rm -rf $(VENV) $(LOWEST) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) $(CLIENTS) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

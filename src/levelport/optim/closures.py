@@ -130,7 +130,6 @@ class StepLoss:
         try:
             with differentiable():
                 loss = self.raw()
-                scalar = as_scalar_loss(loss)
             after = [p.grad for p in self._parameters]
             kept = before if self._either else [None] * len(before)
             same = [new is old for new, old in zip(after, kept, strict=True)]
@@ -142,8 +141,10 @@ class StepLoss:
                 if not self._either:
                     raise TypeError(RIGHT_FORM)
                 self.standard, self.accumulates = True, any(added)
-                return scalar.detach()
+                return as_scalar_loss(loss).detach()
             self._clear_gradients()
+            with differentiable():
+                scalar = as_scalar_loss(loss)
             if not scalar.requires_grad:
                 raise ObjectiveError(
                     "the loss does not depend on the parameters of this optimizer: it has no graph. Compute it from "

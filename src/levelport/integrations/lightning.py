@@ -1,0 +1,116 @@
+"""Lightning: ``Trainer(callbacks=[TeleportCallback(Every(50))])``, with automatic and with manual optimization.
+
+A teleport takes place before the first batch of a step, so that no gradient is out of date: with
+``accumulate_grad_batches=4`` that is every fourth batch. It works on the loss of that batch, in full precision and with
+the random numbers of this moment in every evaluation. ``global_step`` counts steps, and a teleport is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
+
+from levelport.integrations.loggers import scalars
+from levelport.integrations.planned import Planned
+from levelport.optim import defaults
+from levelport.optim.schedules import Schedule
+from levelport.optim.teleporter import Hook, Teleporter
+
+
+class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]
+    """Teleports before some steps of a Lightning ``Trainer``; resumes with its checkpoints, bit for bit.
+
+    Args:
+        schedule: when, in steps of the optimizer.
+        loss: ``loss(module, batch)``, the loss to teleport on; None takes ``training_step``, with its logging switched
+            off. Needed with manual optimization and where ``training_step`` updates metrics.
+        optimizer: which one, where ``configure_optimizers`` returns several.
+        log: whether the Trainer's loggers get a line per teleport.
+        on_teleport: called with the result of every teleport.
+        how: other arguments of :class:`levelport.Teleporter`, such as ``max_hvps``.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule = defaults.SCHEDULE,
+        *,
+        loss: Callable[[Any, Any], Tensor] | None = None,
+        optimizer: int | None = None,
+        log: bool = True,
+        on_teleport: Hook | None = None,
+        **how: Any,
+    ) -> None:
+        self._planned = Planned(schedule, on_teleport, how)
+        self._loss = loss
+        self._which = optimizer
+        self._log = log
+        self._step = -1  # the global step that was looked at last
+
+    @property
+    def teleporter(self) -> Teleporter | None:
+        """The teleporter; None before training starts."""
+        return self._planned.teleporter
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._loss is None:
+            _refuse_side_effects(pl_module)
+        if len(trainer.optimizers) > 1 and self._which is None:
+            raise ValueError(
+                f"configure_optimizers returns {len(trainer.optimizers)} optimizers; say whose parameters teleport: "
+                "TeleportCallback(..., optimizer=0, loss=lambda module, batch: ...)."
+            )
+        self._planned.begin(trainer.optimizers[self._which or 0])
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        if trainer.global_step == self._step:  # in the middle of an accumulation
+            return
+        self._step = trainer.global_step
+
+        def loss() -> Tensor:
+            if self._loss is not None:
+                return self._loss(pl_module, batch)
+            with _silent(pl_module):
+                output = pl_module.training_step(batch, batch_idx)
+            return output["loss"] if isinstance(output, Mapping) else output
+
+        result = self._planned.maybe(loss)
+        if result is not None and self._log:
+            for logger in trainer.loggers:
+                logger.log_metrics(scalars(result), step=trainer.global_step)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"teleporter": self._planned.state_dict(), "step": self._step}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._planned.load_state_dict(state_dict["teleporter"])
+        self._step = state_dict["step"]
+
+
+@contextmanager
+def _silent(module: LightningModule) -> Iterator[None]:
+    """``self.log`` and ``self.log_dict`` do nothing in here: trial points are no part of the training curve."""
+    module.log = module.log_dict = lambda *args, **kwargs: None
+    try:
+        yield
+    finally:
+        del module.log, module.log_dict
+
+
+def _refuse_side_effects(module: LightningModule) -> None:
+    if not module.automatic_optimization:
+        raise ValueError(
+            "with manual optimization training_step takes steps of its own, so nothing can be teleported on it. Pass "
+            "the loss: TeleportCallback(..., loss=lambda module, batch: ...)."
+        )
+    from torchmetrics import Metric
+
+    metrics = [name for name, part in module.named_modules() if isinstance(part, Metric)]
+    if metrics:
+        raise ValueError(
+            f"the module holds metrics ({', '.join(metrics)}), which training_step would update at every trial point. "
+            "Pass the loss alone: TeleportCallback(..., loss=lambda module, batch: ...)."
+        )

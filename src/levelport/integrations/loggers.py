@@ -1,0 +1,55 @@
+"""A line per teleport in TensorBoard or Weights & Biases, by ``register_teleport_hook``.
+
+    log_to_tensorboard(teleporter, SummaryWriter("runs"))
+    log_to_wandb(teleporter, wandb.init(mode="offline"))
+
+Both take a :class:`~levelport.Teleporter` or a :class:`~levelport.Teleported`, and anything that has the one method
+they call: neither package is imported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.utils.hooks import RemovableHandle
+
+from levelport.optim.teleported import Teleported
+from levelport.optim.teleporter import Teleporter
+from levelport.solvers import TeleportResult
+
+
+def scalars(result: TeleportResult, prefix: str = "teleport") -> dict[str, float]:
+    """What is worth a curve, under names that loggers group."""
+    values = {
+        "gain": result.gain,
+        "gradient_norm_before": result.gradient_norm_start,
+        "gradient_norm": result.gradient_norm,
+        "loss_before": result.value_start,
+        "loss": result.value,
+        "kkt_residual": result.kkt_residual,
+        "hvps": float(result.nhev),
+        "gradient_equivalents": result.cost.gradient_equivalents,
+        "seconds": result.cost.seconds,
+    }
+    return {f"{prefix}/{name}": value for name, value in values.items()}
+
+
+def log_to_tensorboard(source: Teleporter | Teleported, writer: Any, *, prefix: str = "teleport") -> RemovableHandle:
+    """Every teleport into a ``SummaryWriter``, at the number of the step; the handle's ``remove()`` ends that."""
+
+    def write(result: TeleportResult) -> None:
+        for name, value in scalars(result, prefix).items():
+            writer.add_scalar(name, value, source.iteration)
+        writer.add_text(f"{prefix}/status", result.message, source.iteration)
+
+    return source.register_teleport_hook(write)
+
+
+def log_to_wandb(source: Teleporter | Teleported, run: Any, *, prefix: str = "teleport") -> RemovableHandle:
+    """Every teleport into a W&B run, beside what the loop logs of the same step."""
+
+    def write(result: TeleportResult) -> None:
+        line = {**scalars(result, prefix), f"{prefix}/step": source.iteration, f"{prefix}/status": result.message}
+        run.log(line, commit=False)
+
+    return source.register_teleport_hook(write)

@@ -1,0 +1,64 @@
+"""What callbacks share: a :class:`~levelport.Teleporter` that begins when the framework has made the optimizer.
+
+A framework makes the optimizer long after the user has made the callback, and hands over a checkpoint somewhere in
+between. Wrong arguments are refused when the callback is made; a state that comes early waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from levelport.optim.schedules import Schedule
+from levelport.optim.teleporter import Hook, Teleporter
+from levelport.solvers import TeleportResult
+
+
+class Planned:
+    """When and how to teleport, and the teleporter once there is one.
+
+    Args:
+        schedule: when, counted in steps of the optimizer.
+        on_teleport: called with the result of every teleport.
+        how: other arguments of :class:`~levelport.Teleporter`; random numbers are replayed unless ``noise`` says not,
+            since models in these frameworks usually have dropout.
+    """
+
+    def __init__(self, schedule: Schedule, on_teleport: Hook | None, how: Mapping[str, Any]) -> None:
+        self.schedule = schedule
+        self.on_teleport = on_teleport
+        self.how = {"noise": "replay", **how}
+        self.teleporter: Teleporter | None = None
+        self._waiting: Mapping[str, Any] | None = None
+        self._made(torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0))  # wrong arguments raise here
+
+    def _made(self, optimizer: torch.optim.Optimizer) -> Teleporter:
+        return Teleporter(optimizer, self.schedule, **self.how)
+
+    def begin(self, optimizer: torch.optim.Optimizer) -> Teleporter:
+        """The teleporter of this optimizer, resumed if a checkpoint was loaded; the same one if it is known already."""
+        if self.teleporter is None or self.teleporter.optimizer is not optimizer:
+            self.teleporter = self._made(optimizer)
+            if self.on_teleport is not None:
+                self.teleporter.register_teleport_hook(self.on_teleport)
+        if self._waiting is not None:
+            self.teleporter.load_state_dict(self._waiting)
+            self._waiting = None
+        return self.teleporter
+
+    def maybe(self, loss: Callable[[], torch.Tensor]) -> TeleportResult | None:
+        """:meth:`levelport.Teleporter.maybe`."""
+        assert self.teleporter is not None
+        return self.teleporter.maybe(loss)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The teleporter's; empty before it begins."""
+        return {} if self.teleporter is None else self.teleporter.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resume, at once or when the teleporter begins."""
+        self._waiting = state or None
+        if self.teleporter is not None:
+            self.begin(self.teleporter.optimizer)

@@ -1,0 +1,91 @@
+"""Transformers: ``Trainer(..., callbacks=[TeleportCallback(Every(50), batches)])``.
+
+The Trainer does not show its callbacks the batch of a step, so teleports work on batches chosen once: f is their mean
+loss, in full precision, and every evaluation sees the same dropout masks. Its checkpoints get a file of ours,
+``levelport.pt``, from which training resumes bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import TrainerCallback
+
+from levelport.integrations.planned import Planned
+from levelport.objectives.parameters import Batches
+from levelport.optim import defaults
+from levelport.optim.schedules import Schedule
+from levelport.optim.teleporter import Hook, Teleporter
+
+FILE = "levelport.pt"
+"""Where schedule and solver stand, beside the Trainer's own files of a checkpoint."""
+
+
+class TeleportCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
+    """Teleports before some steps of a Transformers ``Trainer``.
+
+    Args:
+        schedule: when, in steps of the optimizer.
+        batches: what to teleport on: a few batches as the model takes them, ``{"input_ids": ..., "labels": ...}``.
+        loss: ``loss(model, batch)``; None takes ``model(**batch).loss``.
+        on_teleport: called with the result of every teleport.
+        how: other arguments of :class:`levelport.Teleporter`, such as ``max_hvps``.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule = defaults.SCHEDULE,
+        batches: Sequence[Mapping[str, Any]] = (),
+        *,
+        loss: Callable[[Any, Any], Tensor] | None = None,
+        on_teleport: Hook | None = None,
+        **how: Any,
+    ) -> None:
+        if not batches or not all(isinstance(batch, Mapping) for batch in batches):
+            raise ValueError(
+                "batches must hold at least one batch as the model takes it, for instance "
+                "[collator([dataset[i] for i in range(32)])]."
+            )
+        self._batches = list(batches)
+        self._loss = loss or (lambda model, batch: model(**batch).loss)
+        self._planned = Planned(schedule, on_teleport, how)
+
+    @property
+    def teleporter(self) -> Teleporter | None:
+        """The teleporter; None before training starts."""
+        return self._planned.teleporter
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step > 0:
+            path = _folder(args, state) / FILE
+            if not path.exists():
+                raise FileNotFoundError(
+                    f"training resumes at step {state.global_step}, but {path} is not there: the checkpoint was made "
+                    "without this callback or lies in another output_dir. Put the file there, or train anew."
+                )
+            self._planned.load_state_dict(torch.load(path, weights_only=True))
+        self._planned.begin(kwargs["optimizer"])
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        model, device = kwargs["model"], next(kwargs["model"].parameters()).device
+        placed = [{name: _placed(entry, device) for name, entry in batch.items()} for batch in self._batches]
+        # Batches are weighed by their samples, the first dimension of their first tensor.
+        weights = [float(next(len(entry) for entry in batch.values() if isinstance(entry, Tensor))) for batch in placed]
+        chosen = Batches(lambda batch: self._loss(model, batch), [(batch,) for batch in placed], weights)
+        self._planned.maybe(chosen.mean)
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.is_world_process_zero:
+            torch.save(self._planned.state_dict(), _folder(args, state) / FILE)
+
+
+def _folder(args: Any, state: Any) -> Path:
+    return Path(args.output_dir) / f"checkpoint-{state.global_step}"
+
+
+def _placed(entry: Any, device: torch.device) -> Any:
+    return entry.to(device) if isinstance(entry, Tensor) else entry

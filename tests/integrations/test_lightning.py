@@ -1,0 +1,211 @@
+"""Lightning: automatic and manual optimization, precision, accumulation, clipping, resume bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+pytest.importorskip("lightning", reason="lightning is not installed: make integrations")
+
+import lightning.pytorch as pl
+from torch.utils.data import DataLoader, TensorDataset
+
+from levelport.integrations.lightning import TeleportCallback
+from levelport.optim import Every, Teleported
+
+BATCHES = 8
+
+
+class Module(pl.LightningModule):
+    """A small network with dropout and BatchNorm that logs its loss."""
+
+    def __init__(self, automatic: bool = True, adam: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.automatic_optimization = automatic
+        self.adam = adam
+        self.net = nn.Sequential(
+            nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(0.1 if automatic else 0.0), nn.Linear(8, 1)
+        )
+        self.logged: list[float] = []
+
+    def loss(self, batch: Any) -> Tensor:
+        x, y = batch
+        return nn.functional.mse_loss(self.net(x), y)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        if not self.automatic_optimization:
+            optimizer = self.optimizers()
+            optimizer.zero_grad()
+            self.manual_backward(self.loss(batch))
+            optimizer.step()
+            return None
+        loss = self.loss(batch)
+        self.log("loss", loss)
+        return {"loss": loss}
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        if self.adam:
+            return torch.optim.Adam(self.parameters(), lr=0.01)
+        return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
+
+
+def loader() -> DataLoader[Any]:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(8 * BATCHES, 4, generator=generator)
+    return DataLoader(TensorDataset(x, x.square().sum(dim=1, keepdim=True)), batch_size=8)
+
+
+def fit(module: pl.LightningModule, *callbacks: Any, path: Path, resume: Any = None, **options: Any) -> pl.Trainer:
+    options.setdefault("max_epochs", 1)
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=path,
+        enable_checkpointing=False,
+        callbacks=list(callbacks),
+        **options,
+    )
+    trainer.fit(module, loader(), ckpt_path=resume)
+    return trainer
+
+
+OPTIONS = {
+    "plain": {},
+    "16-mixed": {"precision": "16-mixed"},
+    "bf16-mixed": {"precision": "bf16-mixed"},
+    "64-true": {"precision": "64-true"},
+    "accumulation": {"accumulate_grad_batches": 2},
+    "clipping by norm": {"gradient_clip_val": 0.1},
+    "clipping by value": {"gradient_clip_val": 0.1, "gradient_clip_algorithm": "value"},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_the_callback_teleports_and_a_teleport_is_no_step(options: dict[str, Any], tmp_path: Path) -> None:
+    found: list[Any] = []
+    module = Module()
+    callback = TeleportCallback(Every(3, start=1), solver="auto", max_hvps=4, on_teleport=found.append)
+    trainer = fit(module, callback, path=tmp_path, **options)
+    steps = BATCHES // options.get("accumulate_grad_batches", 1)
+    assert trainer.global_step == steps
+    assert callback.teleporter is not None
+    assert callback.teleporter.iteration == steps
+    assert len(found) == len([step for step in range(steps) if Every(3, start=1).due(step, None)])  # type: ignore[arg-type]
+    assert all(result.violation == 0.0 and result.gain >= 1.0 for result in found)
+    assert any(result.gain > 1.0 for result in found)
+    assert int(module.net[1].num_batches_tracked) == BATCHES  # trial points leave no trace
+
+
+def test_without_a_teleport_training_is_what_it_was_bit_for_bit(tmp_path: Path) -> None:
+    plain, watched = Module(), Module()
+    torch.manual_seed(5)
+    fit(plain, path=tmp_path)
+    torch.manual_seed(5)
+    fit(watched, TeleportCallback(Every(3, start=100)), path=tmp_path)
+    for a, b in zip(plain.state_dict().values(), watched.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("adam", [False, True], ids=["sgd", "adam"])
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_training_resumes_bit_for_bit(adam: bool, accumulation: int, tmp_path: Path) -> None:
+    """Four epochs at once, and two and two: the parameters agree to the last bit, and so do the counts."""
+    options = {"accumulate_grad_batches": accumulation}
+
+    def run(epochs: int, resume: Any = None) -> tuple[Module, TeleportCallback, pl.Trainer]:
+        module, callback = Module(adam=adam), TeleportCallback(Every(3, start=1), max_hvps=3)
+        module.net[3].p = 0.0
+        trainer = fit(module, callback, path=tmp_path, resume=resume, max_epochs=epochs, **options)
+        return module, callback, trainer
+
+    whole, counted, _ = run(4)
+    _, _, trainer = run(2)
+    trainer.save_checkpoint(tmp_path / "half.ckpt")
+    resumed, recounted, _ = run(4, tmp_path / "half.ckpt")
+    for (name, a), b in zip(whole.state_dict().items(), resumed.state_dict().values(), strict=True):
+        assert torch.equal(a, b), name
+    assert counted.teleporter is not None
+    assert recounted.teleporter is not None
+    assert counted.teleporter.state_dict()["spent"] == recounted.teleporter.state_dict()["spent"]
+
+
+def test_manual_optimization_teleports_on_the_loss_it_is_given(tmp_path: Path) -> None:
+    found: list[Any] = []
+    callback = TeleportCallback(
+        Every(4), max_hvps=3, loss=lambda module, batch: module.loss(batch), on_teleport=found.append
+    )
+    trainer = fit(Module(automatic=False), callback, path=tmp_path)
+    assert trainer.global_step == BATCHES
+    assert len(found) == 2
+    with pytest.raises(ValueError, match="with manual optimization"):
+        fit(Module(automatic=False), TeleportCallback(Every(4)), path=tmp_path)
+
+
+def test_metrics_in_the_module_are_not_updated_behind_its_back(tmp_path: Path) -> None:
+    from torchmetrics import MeanMetric
+
+    module = Module()
+    module.seen = MeanMetric()
+    with pytest.raises(ValueError, match="metrics \\(seen\\)"):
+        fit(module, TeleportCallback(Every(4)), path=tmp_path)
+
+
+class Wrapped(Module):
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return Teleported(torch.optim.SGD(self.parameters(), lr=0.05), Every(50, start=100))
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_a_teleported_optimizer_steps_in_automatic_optimization(options: dict[str, Any], tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    trainer = fit(module := Wrapped(), path=tmp_path, **options)
+    assert trainer.global_step == BATCHES // options.get("accumulate_grad_batches", 1)
+
+    class Bare(Module):
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.05)
+
+    torch.manual_seed(5)
+    fit(bare := Bare(), path=tmp_path, **options)
+    for a, b in zip(bare.state_dict().values(), module.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_wrong_arguments_are_refused_when_the_callback_is_made() -> None:
+    with pytest.raises(ValueError, match="max_hvps"):
+        TeleportCallback(Every(3), max_hvps=0)
+
+
+def test_half_precision_parameters_are_refused_by_a_sentence_or_teleport(tmp_path: Path) -> None:
+    callback = TeleportCallback(Every(3), max_hvps=3)
+    fit(Module(), callback, path=tmp_path, precision="bf16-true")
+    assert callback.teleporter is not None
+
+
+def test_fabric_needs_the_teleporter_alone() -> None:
+    from lightning.fabric import Fabric
+
+    from levelport import Teleporter
+
+    fabric = Fabric(accelerator="cpu", devices=1, precision="bf16-mixed")
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    model, optimizer = fabric.setup(net, torch.optim.SGD(net.parameters(), lr=0.05))
+    teleporter = Teleporter(optimizer, Every(4), max_hvps=3)
+    gains = []
+    for x, y in fabric.setup_dataloaders(loader()):
+        result = teleporter.maybe(lambda x=x, y=y: nn.functional.mse_loss(model(x), y))
+        gains += [] if result is None else [result.gain]
+        optimizer.zero_grad()
+        fabric.backward(nn.functional.mse_loss(model(x), y))
+        optimizer.step()
+    assert len(gains) == 2
+    assert max(gains) > 1.0

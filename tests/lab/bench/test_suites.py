@@ -64,7 +64,8 @@ def test_solvers_become_a_table_and_a_page(tmp_path: Path, monkeypatch: pytest.M
 def test_attribution_becomes_a_page(tmp_path: Path) -> None:
     problem = ProblemName("all samples", cost_table.DATA, 1e-3)
     store = stored(tmp_path, RaceSpec(problem, OURS, 40.0), RaceSpec(problem, cost_table.MAIN[0], 40.0))
-    write_pages(store, tmp_path / "report")
+    written = write_pages(store, tmp_path / "report")
+    assert [path.name for path in written] == ["attribution.md"]  # and no page of a benchmark that was not run
     page = (tmp_path / "report" / "attribution.md").read_text()
     assert f"| {OURS} |" in page
     assert f"| {cost_table.MAIN[0]} | not reached | not reached | not reached |" in page

@@ -96,7 +96,7 @@ def page(races: pd.DataFrame) -> str:
         "maximise the gradient norm with `Auto`. Only this data set and two penalties were measured.\n",
     ]
     for reg in STRENGTHS:
-        rows = races[(races["family"] == "all samples") & (races["reg"] == reg)].set_index("competitor")
+        rows = races[races["reg"] == reg].set_index("competitor")
         names = [name for name in (*MAIN, *CERTIFIED) if name in rows.index]
         table = {name: tuple(float(rows[f"cost_{tau:g}"][name]) for tau in ACCURACIES) for name in names}
         parts += [f"## reg {reg:g}\n", as_text(table), ""]

@@ -36,9 +36,10 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
     """Write the pages for which there are results to ``directory``; the files written."""
     results = list(store.look().results.values())
     races = tables.races(results)
+    small_table = races[races["family"] == "all samples"]  # has a page of its own and is no part of the benchmark
     frames = {
         "solvers": tables.solvers(results),
-        "benchmark": races,
+        "benchmark": races[races["family"] != "all samples"],
         "benchmark-networks": tables.network_pairs(results, OURS, ALONE),
         "benchmark-optimality": tables.optimalities(results),
         "benchmark-seconds": tables.timings(results),
@@ -56,8 +57,8 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
     pages = {}
     if not frames["solvers"].empty:
         pages["solvers.md"] = solvers_page.page(frames["solvers"], _versions())
-    if (races["family"] == "all samples").any():
-        pages["attribution.md"] = cost_table.page(races)
+    if not small_table.empty:
+        pages["attribution.md"] = cost_table.page(small_table)
     if any(not frame.empty for name, frame in frames.items() if name.startswith("benchmark")):
         written += _draw(frames, directory)
         pages["benchmark.md"] = page(frames)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
 
+from levelport.cli.bench import bench_command
 from levelport.lab.bench import cost_table, solvers
 from levelport.lab.bench.competitors import OURS
 from levelport.lab.bench.growth import HvpSpec
@@ -16,6 +19,7 @@ from levelport.lab.bench.instances import ProblemName
 from levelport.lab.bench.page import write_pages
 from levelport.lab.bench.races import RaceSpec
 from levelport.lab.bench.solvers import CONTESTANTS, Case, SolversSpec
+from levelport.lab.bench.suites import SUITES
 from levelport.lab.engine.spec import RunSpec
 from levelport.lab.engine.store import Store
 from levelport.problems.quadratics import Quadratic
@@ -77,3 +81,8 @@ def test_products_in_closed_form_are_those_of_autograd(tmp_path: Path) -> None:
     assert run.facts["difference"] < 1e-12
     write_pages(store, tmp_path / "report")
     assert "| logreg/titanic (1761 × 4) |" in (tmp_path / "report" / "benchmark.md").read_text()
+
+
+def test_help_names_every_suite() -> None:
+    listed = (inspect.getsource(bench_command).split('help="')[1]).split("; all by default")[0]
+    assert set(re.findall(r"[a-z][a-z-]+", listed)) == set(SUITES)

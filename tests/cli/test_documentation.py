@@ -70,7 +70,7 @@ def _costs(text: str, label: str) -> list[str]:
         ("SciPy L-BFGS-B (ten pairs of vectors, its default)", "SciPy L-BFGS-B"),
         ("SciPy L-BFGS-B, sixty pairs", "SciPy L-BFGS-B, 60 pairs"),
         ("SciPy Newton-CG", "SciPy Newton-CG"),
-        ("`minimize` with its defaults (sixty pairs)", "levelport.minimize"),
+        ("`minimize` with its defaults", "levelport.minimize"),
         ("control: the same without the climb", "the same without the climb"),
     ],
 )

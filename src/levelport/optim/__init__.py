@@ -5,6 +5,7 @@ from levelport.optim._minimize import minimize
 from levelport.optim.armijo import Armijo, ArmijoSGD
 from levelport.optim.fixed_step import FixedStep, Momentum
 from levelport.optim.lbfgs import LBFGS
+from levelport.optim.loss_account import Horizon, LossAccount
 from levelport.optim.newton_cg import Newton, NewtonCG
 from levelport.optim.normalized import Normalized, NormalizedSGD
 from levelport.optim.polyak import Polyak, PolyakSGD
@@ -23,6 +24,8 @@ __all__ = [
     "Blocks",
     "Every",
     "FixedStep",
+    "Horizon",
+    "LossAccount",
     "MinimizeResult",
     "MinimizeRow",
     "MinimizeStatus",

@@ -225,7 +225,9 @@ class _Descent:
         if not schedule.due(self.iteration, self._history):
             return None, None
         start = self.point
-        move = move_from(start, self.objective, self._solver, self._settings, certify=False)
+        limits = schedule.limits(self._history)
+        settings = self._settings if limits is None else limits.within(self._settings)
+        move = move_from(start, self.objective, self._solver, settings, certify=False)
         self._history.teleported(move.result.cost.gradient_equivalents)
         if move.lower is None:
             self.point = move.point

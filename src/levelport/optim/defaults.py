@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from levelport.optim.armijo import Armijo
-from levelport.optim.schedules import Every, Schedule
+import torch
+
+from levelport.optim.armijo import Armijo, ArmijoSGD
+from levelport.optim.loss_account import Horizon, LossAccount
+from levelport.optim.polyak import PolyakSGD
+from levelport.optim.schedules import Every, Never, Schedule
 from levelport.optim.step_rule import StepRule
-from levelport.optim.when_it_pays import WhenItPays
 from levelport.solvers import Settings
 
 METHOD: StepRule = Armijo(c=0.1)
@@ -17,11 +20,33 @@ MINIMIZE_SCHEDULE: Schedule = Every(1)
 MINIMIZE_TELEPORTS = Settings(solver="krylov", max_hvps=200)
 """How ``minimize`` teleports: the Krylov solver stops by itself, long before that."""
 
-SCHEDULE: Schedule = WhenItPays()
-"""Of ``Teleported`` and ``Teleporter``."""
+GRADIENT_SCHEDULE: Schedule = LossAccount()
+"""Of ``Teleported`` and ``Teleporter`` around a gradient method."""
 
-TELEPORTS = Settings(solver="krylov", max_hvps=10)
-"""How ``Teleported`` teleports: briefly. On two small networks ten HVPs left a lower loss than fifty at equal cost."""
+MOMENTUM_SCHEDULE: Schedule = Horizon()
+"""The same around SGD with momentum."""
+
+OTHER_SCHEDULE: Schedule = Never(
+    "no rule was found that keeps such an optimizer within 5 % of itself without teleports; name a schedule to teleport"
+)
+"""The same around all others: Adam's second moments, for instance, are those of the place that a teleport leaves."""
+
+RANKS_SCHEDULE: Schedule = Never("ranks would decide differently; name a schedule that is fixed in advance")
+"""The same with ``distribute``."""
+
+
+def schedule_for(optimizer: torch.optim.Optimizer) -> Schedule:
+    """By the kind of the optimizer."""
+    if isinstance(optimizer, (ArmijoSGD, PolyakSGD)):
+        return GRADIENT_SCHEDULE
+    if isinstance(optimizer, torch.optim.SGD):
+        with_momentum = any(group["momentum"] for group in optimizer.param_groups)
+        return MOMENTUM_SCHEDULE if with_momentum else GRADIENT_SCHEDULE
+    return OTHER_SCHEDULE
+
+
+TELEPORTS = Settings(solver="krylov", max_hvps=65)
+"""How ``Teleported`` teleports: the solver stops by itself, and the default schedules allow it less than that."""
 
 GTOL = 1e-8
 """‖∇f‖ relative to its value at x0."""

@@ -9,10 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 KEPT_TICKS = 512
 """Older ticks are forgotten; no schedule looks further back."""
+
+JUMP_TICKS = 20
+"""Plain ticks by which the noise of the losses is judged."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,9 @@ class Trial:
         decrease: of f from before the teleport to the next tick; NaN until that is known.
         plain_rate: decrease of f per gradient equivalent of the plain steps before it; NaN if there were none.
         fresh: whether that rate was measured since the teleport before this one.
+        value, cost_before: f and the cost of the run when it began.
+        scale: what losses are measured against there.
+        jump: the largest rise between plain losses before it.
     """
 
     index: int
@@ -48,6 +55,10 @@ class Trial:
     decrease: float = math.nan
     plain_rate: float = math.nan
     fresh: bool = True
+    value: float = math.nan
+    cost_before: float = 0.0
+    scale: float = 1.0
+    jump: float = 0.0
 
     @property
     def worth(self) -> float:
@@ -62,11 +73,16 @@ class Trial:
 
 
 class History:
-    """Ticks and teleports of a run."""
+    """Ticks and teleports of a run.
+
+    Attributes:
+        product_cost: gradient equivalents of a Hessian-vector product, as the solver makes them.
+    """
 
     def __init__(self) -> None:
         self.ticks: list[Tick] = []
         self.trials: list[Trial] = []
+        self.product_cost = 1.0
 
     def observe(self, index: int, value: float, gradient_norm: float, cost: float) -> None:
         """Record a tick; completes the record of a teleport at the previous one."""
@@ -79,8 +95,20 @@ class History:
 
     def teleported(self, cost: float) -> None:
         """Record a teleport at the last tick, with its bill."""
-        fresh = len(self.plain_ticks()) >= 2
-        self.trials.append(Trial(self.ticks[-1].index, cost, plain_rate=self.plain_rate(), fresh=fresh))
+        plain = self.plain_ticks()
+        now = self.ticks[-1]
+        self.trials.append(
+            Trial(
+                now.index,
+                cost,
+                plain_rate=self.plain_rate(),
+                fresh=len(plain) >= 2,
+                value=now.value,
+                cost_before=now.cost,
+                scale=scale_of([tick.value for tick in self.ticks]),
+                jump=jump_of([tick.value for tick in plain[-JUMP_TICKS:]]),
+            )
+        )
 
     @property
     def last_teleport(self) -> int | None:
@@ -115,3 +143,14 @@ class History:
         """The inverse of :meth:`state_dict`."""
         self.ticks = [Tick(**tick) for tick in state["ticks"]]
         self.trials = [Trial(**trial) for trial in state["trials"]]
+
+
+def scale_of(values: list[float]) -> float:
+    """What losses are measured against: |f|, or the decrease so far where f may be negative."""
+    now = values[-1]
+    return max(abs(now) if now > 0.0 else values[0] - now, 1e-300)
+
+
+def jump_of(values: list[float]) -> float:
+    """The largest rise from one loss to the next: what batches, or the optimizer, do without a teleport."""
+    return max((later - earlier for earlier, later in pairwise(values)), default=0.0)

@@ -8,14 +8,33 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
 from levelport import checks
 from levelport.optim.history import History
+from levelport.solvers import Settings
 
 Unit = Literal["steps", "epochs"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a schedule allows one teleport.
+
+    Attributes:
+        max_hvps: products for its model.
+        least_decrease: where the model promises less decrease of f, the move is not made.
+    """
+
+    max_hvps: int
+    least_decrease: float
+
+    def within(self, settings: Settings) -> Settings:
+        """``settings`` with these limits. One product is added, which solvers keep in reserve for a certificate."""
+        allowed = min(settings.max_hvps, self.max_hvps + 1)
+        return replace(settings, max_hvps=allowed, least_decrease=self.least_decrease)
 
 
 @dataclass(frozen=True)
@@ -40,6 +59,10 @@ class Schedule(ABC):
     def due(self, tick: int, history: History) -> bool:
         """Whether to teleport before the step of this tick. ``history`` ends with this tick."""
 
+    def limits(self, history: History) -> Limits | None:
+        """What the teleport that is due may use, where the schedule has an opinion."""
+        return None
+
     @property
     def _one(self) -> str:
         return self.unit.removesuffix("s")
@@ -47,13 +70,19 @@ class Schedule(ABC):
 
 @dataclass(frozen=True)
 class Never(Schedule):
-    """No teleports but those made by hand."""
+    """No teleports but those made by hand.
+
+    Args:
+        why: a sentence for people who wonder.
+    """
+
+    why: str = ""
 
     def due(self, tick: int, history: History) -> bool:
         return False
 
     def __str__(self) -> str:
-        return "never"
+        return f"never: {self.why}" if self.why else "never"
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ class Teleported(FlatOptimizer):
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
-        schedule: Schedule = defaults.SCHEDULE,
+        schedule: Schedule | None = None,
         *,
         solver: str | Solver = defaults.TELEPORTS.solver,
         max_hvps: int = defaults.TELEPORTS.max_hvps,

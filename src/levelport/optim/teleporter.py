@@ -44,7 +44,9 @@ class Teleporter:
 
     Args:
         optimizer: whose parameters move. It is never asked to step.
-        schedule: when :meth:`maybe` teleports; :class:`~levelport.Never` leaves it to calls of :meth:`teleport`.
+        schedule: when :meth:`maybe` teleports; :class:`~levelport.Never` leaves it to calls of :meth:`teleport`. None
+            chooses by the kind of the optimizer: :class:`~levelport.optim.LossAccount` for gradient methods,
+            :class:`~levelport.optim.Horizon` for momentum, ``Never`` for all others.
         solver, max_hvps, tol, radius, target_gain: how to teleport, see :func:`levelport.teleport`.
         momentum: at a teleport, "keep" the optimizer's state (momentum buffers, second moments), or "reset" it.
         teleport_on: what teleports work on, if not the loss of the step: a full-batch loss, or :class:`Batches`.
@@ -79,7 +81,7 @@ class Teleporter:
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
-        schedule: Schedule = defaults.SCHEDULE,
+        schedule: Schedule | None = None,
         *,
         solver: str | Solver = defaults.TELEPORTS.solver,
         max_hvps: int = defaults.TELEPORTS.max_hvps,
@@ -95,6 +97,8 @@ class Teleporter:
     ) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"optimizer must be a torch.optim.Optimizer, not a {type(optimizer).__name__}.")
+        if schedule is None:
+            schedule = defaults.schedule_for(optimizer) if distribute is None else defaults.RANKS_SCHEDULE
         if not isinstance(schedule, Schedule):
             raise TypeError(f"schedule must be a schedule such as Every(50, start=5), not {schedule!r}.")
         checks.one_of("momentum", momentum, ("keep", "reset"))
@@ -124,6 +128,8 @@ class Teleporter:
         self.last_teleport: TeleportResult | None = None
         self.iteration = 0
         self.history = History()
+        single = any(p.dtype != torch.float64 for p in self.parameters())
+        self.history.product_cost = 2.0 if single else 1.0
         self._solver = self.settings.begin()
         if first_step is not None:
             checks.one_of("first_step", first_step, ("included", "optimizer"))
@@ -183,7 +189,9 @@ class Teleporter:
         if not due:
             return None
         own = self.teleport_on is None
-        result = self._teleport(loss if own else self.teleport_on, random_state, level=value)  # type: ignore[arg-type]
+        target = loss if own else self.teleport_on
+        assert target is not None
+        result = self._teleport(target, random_state, level=value, due=True)
         if self.schedule.watches:
             self.history.teleported(result.cost.gradient_equivalents)
         return result
@@ -219,16 +227,23 @@ class Teleporter:
             The result; its ``x`` is the flat vector of the teleported parameters. The parameters themselves are there,
             or where the first step from there led, see ``first_step``.
         """
-        return self._teleport(loss, random_state, level=math.nan)
+        return self._teleport(loss, random_state, level=math.nan, due=False)
 
-    def _teleport(self, loss: Loss | Batches, random_state: RandomState | None, level: float) -> TeleportResult:
+    def _settings(self, due: bool) -> Settings:
+        """The settings, within what the schedule allows a teleport that it asked for."""
+        limits = self.schedule.limits(self.history) if due else None
+        return self.settings if limits is None else limits.within(self.settings)
+
+    def _teleport(
+        self, loss: Loss | Batches, random_state: RandomState | None, *, level: float, due: bool
+    ) -> TeleportResult:
         inner = ParametersObjective(self.parameters(), loss, noise=self.noise, random_state=random_state)
         start, generators = inner.current(), RandomState.capture(inner.device)
         end = start
         try:
             objective = data_parallel(inner, start) if self._distribute is None else self._distribute(inner)
             before, spent = objective.at(start, curvature=True), objective.cost
-            move = move_from(before, objective, self._solver, self.settings, certify=False)
+            move = move_from(before, objective, self._solver, self._settings(due), certify=False)
             if self.first_step == "included":
                 landing = land(objective, before, move, bearable(self.optimizer))
             else:

@@ -38,6 +38,7 @@ class TeleportProblem:
         radius: the longest allowed distance from w; None lets the solver derive it.
         target_gain, target_alignment: stop as soon as the gradient norm has grown by this factor, or the
             alignment is this good, at a feasible point.
+        least_decrease: where a model promises less from the teleport and the step after it, do not move.
     """
 
     objective: Objective
@@ -50,6 +51,7 @@ class TeleportProblem:
     radius: float | None = None
     target_gain: float = math.inf
     target_alignment: float = math.inf
+    least_decrease: float = 0.0
 
     @property
     def level(self) -> float:

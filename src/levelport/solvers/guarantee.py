@@ -68,6 +68,7 @@ def move_from(
         radius=settings.radius,
         target_gain=settings.target_gain,
         target_alignment=settings.target_alignment,
+        least_decrease=settings.least_decrease,
     )
     monitor = Monitor(problem, callback)
     outcome = _solve(solver, problem, monitor)

@@ -151,6 +151,8 @@ class Krylov(Solver):
             radius = min(radius, INSIDE * problem.radius)
         coordinates, promised = model.descent(radius)
         length = float(coordinates.norm())
+        if promised < problem.least_decrease:
+            return Outcome(start, TeleportStatus.NOT_WORTHWHILE, certificate=_curvature_only(theta))
         if not (promised > 0.0 and math.isfinite(promised) and 0.0 < length < math.inf):
             return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, "the model promises no decrease")
         descent = model.lift(coordinates)

@@ -49,6 +49,8 @@ class Settings:
         radius: largest distance from w; None lets the solver derive it.
         target_gain: stop once ‖∇f‖ has grown by this factor.
         target_alignment: stop once cos ∠(∇f, ∇²f ∇f) is at least this.
+        least_decrease: do not move where the solver's model promises less decrease of f than this from the teleport and
+            the step after it; for optimizers that know what plain steps would bring.
     """
 
     solver: str | Solver = "auto"
@@ -59,6 +61,7 @@ class Settings:
     radius: float | None = None
     target_gain: float = math.inf
     target_alignment: float = math.inf
+    least_decrease: float = 0.0
 
     def __post_init__(self) -> None:
         solver_named(self.solver)

@@ -19,13 +19,13 @@ from levelport.lab.bench.instances import Instance
 from levelport.lab.bench.metered import Metered, NumpyFunctions, TorchFunction
 from levelport.lab.bench.no_climb import NoClimb, RandomClimb
 from levelport.objective import Point
-from levelport.optim import defaults
 from levelport.optim._minimize import minimize
-from levelport.optim.armijo import Armijo
+from levelport.optim.armijo import Armijo, ArmijoSGD
 from levelport.optim.fixed_step import Momentum
 from levelport.optim.polyak import Polyak
-from levelport.optim.schedules import Every, Never
+from levelport.optim.schedules import Every, Never, Schedule
 from levelport.optim.step_rule import StepRule
+from levelport.optim.teleported import Teleported
 from levelport.solvers import Auto, Settings, teleport_from
 
 OURS = "levelport.minimize"
@@ -43,12 +43,6 @@ UNLIMITED = 10**9
 MEMORY = 10  # pairs of vectors of the L-BFGS methods: SciPy's own default
 PERIOD = 50  # steps between teleports that visit other optimizers
 BRIEF: dict[str, Any] = {"solver": Auto(explore=1), "max_hvps": 10}
-WHEN_IT_PAYS: dict[str, Any] = {
-    "schedule": defaults.SCHEDULE,
-    "solver": defaults.TELEPORTS.solver,
-    "max_hvps": defaults.TELEPORTS.max_hvps,
-}  # what Teleported(optimizer) does by default
-
 Method = Callable[[Metered, Instance], None]
 
 
@@ -177,6 +171,29 @@ def _adamw(lr: float) -> Callable[[list[Tensor]], torch.optim.Optimizer]:
     return lambda parameters: torch.optim.AdamW(parameters, lr=lr, weight_decay=0.0)
 
 
+TORCH: dict[str, Callable[[list[Tensor], float], torch.optim.Optimizer]] = {
+    "ArmijoSGD": lambda parameters, lr: ArmijoSGD(parameters, c=0.1),
+    "SGD": lambda parameters, lr: torch.optim.SGD(parameters, lr=lr),
+    "SGD with momentum": lambda parameters, lr: torch.optim.SGD(parameters, lr=lr, momentum=0.9),
+}
+"""Optimizers of training loops, given a step size."""
+
+
+def wrapped(
+    make: Callable[[list[Tensor], float], torch.optim.Optimizer], schedule: Schedule | None, lr: float | None = None
+) -> Method:
+    """A torch optimizer inside ``Teleported``, with everything else at its default."""
+
+    def run(objective: Metered, instance: Instance) -> None:
+        x = torch.nn.Parameter(instance.x0.clone())
+        function = TorchFunction(objective)
+        optimizer = Teleported(make([x], instance.lr if lr is None else lr), schedule)
+        while True:
+            optimizer.step(lambda: function(x))
+
+    return run
+
+
 def _visited(make: Callable[[list[Tensor]], torch.optim.Optimizer]) -> Method:
     """A torch optimizer that is teleported every fifty steps; its state stays as it is."""
 
@@ -259,8 +276,11 @@ VISITED = (
     Competitor("L-BFGS-B from a teleported start", _lbfgsb_from_teleport),
     Competitor("L-BFGS-B + teleport every 50", _lbfgsb_visited),
     Competitor("momentum + teleport every 50", descent(_momentum, schedule=Every(PERIOD, start=PERIOD), **BRIEF)),
-    Competitor("momentum + teleports when they pay", descent(_momentum, **WHEN_IT_PAYS)),
-    Competitor("GD-Armijo + teleports when they pay", descent("auto", **WHEN_IT_PAYS)),
+    *(
+        Competitor(f"{name}{what}", wrapped(make, schedule))
+        for name, make in TORCH.items()
+        for what, schedule in (("", Never()), (" + default teleports", None))
+    ),
     Competitor("AdamW 1e-2 + teleport every 50", _visited(_adamw(1e-2))),
 )
 """What certified teleports do for GD and for other optimizers."""

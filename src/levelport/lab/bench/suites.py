@@ -18,6 +18,7 @@ from levelport.lab.bench.competitors import (
     NO_CLIMB,
     OTHERS,
     OURS,
+    TORCH,
     names,
 )
 from levelport.lab.bench.growth import SERIES, GrowthSpec, HvpSpec, TeleportCostSpec, TimedSolver
@@ -44,8 +45,7 @@ VISITS = {
     "L-BFGS-B from a teleported start": LBFGS,
     "L-BFGS-B + teleport every 50": LBFGS,
     "momentum + teleport every 50": "momentum",
-    "momentum + teleports when they pay": "momentum",
-    "GD-Armijo + teleports when they pay": ALONE,
+    **{f"{name} + default teleports": name for name in TORCH},
     "AdamW 1e-2 + teleport every 50": ADAMW,
 }
 """Optimizers that a teleport visits, and the same without."""

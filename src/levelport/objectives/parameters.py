@@ -39,11 +39,13 @@ class Batches:
         loss: called as ``loss(*batch)``; a mean over the samples of the batch.
         batches: tuples of tensors, for instance ``(inputs, targets)``.
         weights: one per batch; None takes the number of samples, the length of the batch's first tensor.
+        unused: other batches, which optimizers use to see whether a move on ``batches`` raises the loss elsewhere.
     """
 
     loss: Callable[..., Tensor]
     batches: Sequence[tuple[Any, ...]]
     weights: Sequence[float] | None = None
+    unused: Sequence[tuple[Any, ...]] = ()
 
     def __post_init__(self) -> None:
         if len(self.batches) == 0:

@@ -42,8 +42,8 @@ class Teleported(FlatOptimizer):
 
     Args:
         optimizer: does the steps.
-        schedule, solver, max_hvps, tol, radius, target_gain, momentum, teleport_on, noise, first_step, steps_per_epoch,
-            distribute: when and how to teleport, see :class:`~levelport.Teleporter`.
+        schedule, solver, max_hvps, tol, radius, target_gain, momentum, teleport_on, metric, noise, first_step,
+            steps_per_epoch, distribute: when and how to teleport, see :class:`~levelport.Teleporter`.
         after_backward: called when the gradients of a step are in ``.grad``, for instance to clip them.
 
     Attributes:
@@ -70,6 +70,7 @@ class Teleported(FlatOptimizer):
         target_gain: float = math.inf,
         momentum: Literal["keep", "reset"] = "keep",
         teleport_on: Loss | Batches | None = None,
+        metric: Tensor | Literal["optimizer"] | None = None,
         noise: Literal["refuse", "replay"] = "refuse",
         first_step: Literal["included", "optimizer"] | None = None,
         steps_per_epoch: int | None = None,
@@ -88,6 +89,7 @@ class Teleported(FlatOptimizer):
             target_gain=target_gain,
             momentum=momentum,
             teleport_on=teleport_on,
+            metric=metric,
             noise=noise,
             first_step=first_step,
             steps_per_epoch=steps_per_epoch,

@@ -21,9 +21,10 @@ from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from levelport import checks
-from levelport.objective import Cost, Objective
+from levelport.objective import Cost, Objective, Point
 from levelport.objectives.distributed import agreed, data_parallel
 from levelport.objectives.isolation import RandomState
+from levelport.objectives.metric import InMetric
 from levelport.objectives.parameters import Batches, Loss, ParametersObjective
 from levelport.objectives.structure import check_leaves
 from levelport.optim import defaults
@@ -32,8 +33,9 @@ from levelport.optim.closures import StepLoss
 from levelport.optim.history import History
 from levelport.optim.newton_cg import NewtonCG
 from levelport.optim.schedules import Schedule
-from levelport.optim.transaction import Landing, Losses, Watch, bearable, land
-from levelport.solvers import Settings, Solver, TeleportResult, move_from
+from levelport.optim.second_moments import has_metric, optimizer_metric
+from levelport.optim.transaction import Landing, Losses, Watch, bearable, check_unused, land
+from levelport.solvers import Move, Settings, Solver, TeleportResult, move_from
 
 Hook = Callable[[TeleportResult], object]
 """Called with the result of every teleport."""
@@ -49,7 +51,11 @@ class Teleporter:
             :class:`~levelport.optim.Horizon` for momentum, ``Never`` for all others.
         solver, max_hvps, tol, radius, target_gain: how to teleport, see :func:`levelport.teleport`.
         momentum: at a teleport, "keep" the optimizer's state (momentum buffers, second moments), or "reset" it.
-        teleport_on: what teleports work on, if not the loss of the step: a full-batch loss, or :class:`Batches`.
+        teleport_on: what teleports work on, if not the loss of the step: a full-batch loss, or :class:`Batches`. A move
+            on part of the data may raise the loss on the rest: it is measured on ``Batches.unused``, or on the step's
+            own batch, and the move shortened or refused; the result says so.
+        metric: the norm in which gradients are measured, see :func:`levelport.teleport`: a flat tensor of weights, or
+            "optimizer" for what Adam and its relatives divide by. None is the ordinary norm.
         noise: "refuse" raises if two evaluations at one point differ (dropout), "replay" repeats the random numbers.
         first_step: "included" makes the teleport and a checked gradient step of size 1/λ from it one move; "optimizer"
             leaves the first step to the optimizer, Algorithm 1 of the paper. None takes "optimizer" for
@@ -90,6 +96,7 @@ class Teleporter:
         target_gain: float = math.inf,
         momentum: Literal["keep", "reset"] = "keep",
         teleport_on: Loss | Batches | None = None,
+        metric: Tensor | Literal["optimizer"] | None = None,
         noise: Literal["refuse", "replay"] = "refuse",
         first_step: Literal["included", "optimizer"] | None = None,
         steps_per_epoch: int | None = None,
@@ -123,6 +130,12 @@ class Teleporter:
         self.settings = Settings(solver=solver, max_hvps=max_hvps, tol=tol, radius=radius, target_gain=target_gain)
         self.momentum = momentum
         self.teleport_on = teleport_on
+        if metric == "optimizer" and not has_metric(optimizer):
+            raise ValueError(
+                f"metric='optimizer' needs an optimizer that divides by second moments, such as Adam; "
+                f"{type(optimizer).__name__} does not. Pass a tensor of weights, or None."
+            )
+        self.metric = metric
         self.noise = noise
         self.steps_per_epoch = steps_per_epoch
         self.last_teleport: TeleportResult | None = None
@@ -191,7 +204,7 @@ class Teleporter:
         own = self.teleport_on is None
         target = loss if own else self.teleport_on
         assert target is not None
-        result = self._teleport(target, random_state, level=value, due=True)
+        result = self._teleport(target, random_state, level=value, due=True, unused=None if own else loss)
         if self.schedule.watches:
             self.history.teleported(result.cost.gradient_equivalents)
         return result
@@ -235,7 +248,13 @@ class Teleporter:
         return self.settings if limits is None else limits.within(self.settings)
 
     def _teleport(
-        self, loss: Loss | Batches, random_state: RandomState | None, *, level: float, due: bool
+        self,
+        loss: Loss | Batches,
+        random_state: RandomState | None,
+        *,
+        level: float,
+        due: bool,
+        unused: Loss | None = None,
     ) -> TeleportResult:
         inner = ParametersObjective(self.parameters(), loss, noise=self.noise, random_state=random_state)
         start, generators = inner.current(), RandomState.capture(inner.device)
@@ -243,13 +262,14 @@ class Teleporter:
         try:
             objective = data_parallel(inner, start) if self._distribute is None else self._distribute(inner)
             before, spent = objective.at(start, curvature=True), objective.cost
-            move = move_from(before, objective, self._solver, self._settings(due), certify=False)
-            if self.first_step == "included":
-                landing = land(objective, before, move, bearable(self.optimizer))
-            else:
-                landing = Landing(move.lower or move.point)
-            end = landing.point.x
+            move, landing = self._move(objective, before, due)
             result = self._completed(move.result, landing, objective.cost - spent)
+            other = self._unused(loss, unused)
+            if other is not None and landing.point.x is not start:
+                checked = check_unused(objective, other, before, landing)
+                landing = checked.landing
+                result = checked.completed(result, objective.cost - spent + other.cost)
+            end = landing.point.x
         finally:
             inner.load(end)
             generators.restore()
@@ -267,6 +287,41 @@ class Teleporter:
         for hook in list(self._hooks.values()):
             hook(result)
         return result
+
+    def _move(self, objective: Objective, before: Point, due: bool) -> tuple[Move, Landing]:
+        """The teleport and where its first step leads, in the metric that was asked for."""
+        weights = self.metric_now()
+        settings = self._settings(due)
+        if weights is None:
+            move = move_from(before, objective, self._solver, settings, certify=False)
+            return move, self._land(objective, before, move, bearable(self.optimizer))
+        weighted = InMetric(objective, weights)
+        seen = weighted.around(before)
+        move = move_from(seen, weighted, self._solver, settings, certify=False)
+        landing = self._land(weighted, seen, move, math.inf)
+        point = weighted.underneath(landing.point)
+        result = replace(move.result, x=weighted.underneath(move.point).x)
+        return replace(move, result=result), Landing(point, landing.step)
+
+    def _land(self, objective: Objective, before: Point, move: Move, steepest: float) -> Landing:
+        if self.first_step == "included":
+            return land(objective, before, move, steepest)
+        return Landing(move.lower or move.point)
+
+    def metric_now(self) -> Tensor | None:
+        """The weights of the metric as they stand, flat; None for the ordinary norm."""
+        if self.metric is None or isinstance(self.metric, Tensor):
+            return self.metric
+        return optimizer_metric(self.optimizer, self.parameters())
+
+    def _unused(self, loss: Loss | Batches, step_loss: Loss | None) -> ParametersObjective | None:
+        """The loss on samples that a teleport on ``loss`` does not use, as far as there is one."""
+        other: Loss | Batches | None = step_loss
+        if isinstance(loss, Batches) and loss.unused:
+            other = Batches(loss.loss, loss.unused)
+        if other is None or self._distribute is not None:
+            return None
+        return ParametersObjective(self.parameters(), other, noise=self.noise)
 
     def _completed(self, result: TeleportResult, landing: Landing, spent: Cost) -> TeleportResult:
         """The result of the whole move, its first step included."""

@@ -17,18 +17,19 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from levelport.objective import Objective, Point, norm
-from levelport.solvers import Certificate, Move
+from levelport.objective import Cost, Objective, Point, norm
+from levelport.solvers import Certificate, Move, TeleportResult
 
 _SHARE = 0.1  # of the predicted decrease
 _TRIALS = 12  # halvings of 1/λ
+_SHORTER = 4  # the move, its half, its quarter, its eighth
 _PATIENCE = 10  # losses after a move that must not rise above the level at all
 _TOLERATED = 0.2  # of the level, by which later losses may
 _BEARABLE = 0.9  # of the curvature at which a fixed step diverges
@@ -75,6 +76,47 @@ def land(objective: Objective, start: Point, move: Move, bearable: float = math.
             return Landing(start) if averaged is not None and averaged.curvature > bearable else Landing(trial, size)
         size *= 0.5
     return Landing(start)
+
+
+@dataclass(frozen=True)
+class Unused:
+    """What a move does to f on samples that it was not made for.
+
+    Attributes:
+        landing: where the move may end.
+        change: of f on those samples, from the start to there.
+        share: of the move that is left.
+    """
+
+    landing: Landing
+    change: float
+    share: float
+
+    def completed(self, result: TeleportResult, cost: Cost) -> TeleportResult:
+        """The result of the move with what was found here."""
+        detail = result.detail
+        if self.share == 0.0:
+            detail = "not made: the loss rises on samples that were not used"
+        elif self.share < 1.0:
+            detail = f"shortened to {self.share:g}: further on the loss rises on samples that were not used"
+        after, cost = self.landing.point.value, replace(cost, seconds=result.cost.seconds)
+        return replace(result, detail=detail, unused_change=self.change, value_after=after, cost=cost)
+
+
+def check_unused(seen: Objective, unused: Objective, start: Point, landing: Landing) -> Unused:
+    """Shorten the move until f does not rise on ``unused``; the start itself where no part of it is harmless.
+
+    Along the way f on ``seen`` has to stay at or below the start's, too: it need not be convex.
+    """
+    before = unused.at(start.x).value
+    share, point = 1.0, landing.point
+    for _ in range(_SHORTER):
+        change = unused.at(point.x).value - before
+        if change <= 0.0 and point.value <= start.value:
+            return Unused(Landing(point, landing.step), change, share)
+        share *= 0.5
+        point = seen.at(torch.lerp(start.x, landing.point.x, share))
+    return Unused(Landing(start), 0.0, 0.0)
 
 
 class Losses:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -12,7 +12,8 @@ from torch import Tensor
 from levelport.objective import Objective
 from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.function import as_objective
-from levelport.objectives.structure import X
+from levelport.objectives.metric import InMetric
+from levelport.objectives.structure import Structure, Variables, X
 from levelport.solvers.contract import Callback, Solver
 from levelport.solvers.guarantee import teleport_from
 from levelport.solvers.result import TeleportResult
@@ -31,6 +32,7 @@ def teleport(
     radius: float | None = None,
     target_gain: float = math.inf,
     target_alignment: float = math.inf,
+    metric: X | None = None,
     callback: Callback | None = None,
 ) -> TeleportResult[X]:
     """Move ``x`` to where the gradient is largest without raising the loss.
@@ -48,6 +50,8 @@ def teleport(
         radius: largest distance from ``x``; derived from the problem's own scale if None.
         target_gain: stop once ‖∇f‖ has grown by this factor.
         target_alignment: stop once cos ∠(∇f, ∇²f ∇f) is at least this.
+        metric: positive weights m in the structure of ``x``: lengths are √(Σ mᵢ sᵢ²) and gradient norms √(Σ gᵢ²/mᵢ), in
+            the result as well; None takes the ordinary norm.
         callback: called as ``callback(row, point)`` in every iteration; a true answer stops the solve.
 
     Returns:
@@ -83,6 +87,18 @@ def teleport(
     if isinstance(objective, DistributedObjective) and math.isfinite(max_seconds):
         raise ValueError("max_seconds cannot be used across ranks, whose clocks differ; use max_hvps.")
     start = objective.at(flat, curvature=True)
-    result, point = teleport_from(start, objective, settings.begin(), settings, callback)
+    if metric is None:
+        result, point = teleport_from(start, objective, settings.begin(), settings, callback)
+    else:
+        weighted = InMetric(objective, _flat(metric, x))
+        result, point = teleport_from(weighted.around(start), weighted, settings.begin(), settings, callback)
+        point = weighted.underneath(point)
     # The same result around the user's own kind of variables.
     return cast("TeleportResult[X]", replace(result, x=structure.assemble(structure.leaves(point.x))))  # type: ignore[arg-type]
+
+
+def _flat(metric: Variables, x: Variables) -> Tensor:
+    """The metric as a flat vector, its entries in the order of ``x``."""
+    if isinstance(x, Mapping) and isinstance(metric, Mapping) and set(x) == set(metric):
+        metric = [metric[key] for key in x]
+    return Structure(metric).flatten(metric)

@@ -10,7 +10,7 @@ decrease that it promises and (θ, v) its top Ritz pair, ⟨v, s⟩ ≤ 0,
 climbs the steepest wall of the model most of the way back to the level. Three things come free of charge:
 
 * *Does it pay?* In a convex model the largest gradient on the level is √(2 θ δ), and its square over ‖g‖² is the
-  decrease of a Newton step over that of the best gradient step. Below 1.2 ‖g‖ the climb is left out and w + s offered
+  decrease of a Newton step over that of the best gradient step. Below √2 ‖g‖ the climb is left out and w + s offered
   as an ordinary, lower point: ``NOT_WORTHWHILE``.
 * *The step size*: λ = ⟨∇f(w⁺), v⟩/a is the secant curvature along the climb, and 1/λ the step back down.
 * *The certificate*: that step, from w⁺ to w⁺ - η ∇f(w⁺), ends at a gradient which is needed anyway, and the two
@@ -45,7 +45,7 @@ _REFINEMENT = 0.3  # its power of ‖g‖/‖g₀‖; 0.25 to 0.5 cost within 7 
 _BEYOND_CONVEX = 2  # basis vectors after the first negative Ritz value
 _SHARE = 0.8  # of the way up to the level; the rest is room for what the model does not see
 _SECOND_SHARE = 0.7  # of that, where the first climb ended above the level
-_WORTH = 1.2  # predicted growth of the gradient from which a climb pays
+_WORTH = math.sqrt(2.0)  # predicted growth of the gradient from which a climb pays: twice a gradient step
 _TRIALS = 30  # of ever shorter steps before w is given up as minimal
 _NUMBERS = 2**24  # what the basis may hold
 

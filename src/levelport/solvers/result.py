@@ -73,6 +73,8 @@ class TeleportResult(Generic[X]):
         trace: a row per iteration.
         first_step, value_after: inside an optimizer, where the first step belongs to the move: its size (0 if there was
             none), and f where the optimizer goes on. NaN outside.
+        unused_change: change of f on samples that the teleport did not use, from before the move to where the optimizer
+            goes on. NaN where nobody looked.
 
     ``fun``, ``nit``, ``nfev``, ``njev`` and ``nhev`` are SciPy's names for what is here as well.
     """
@@ -90,6 +92,7 @@ class TeleportResult(Generic[X]):
     trace: tuple[TraceRow, ...] = field(default=(), repr=False)
     first_step: float = math.nan
     value_after: float = math.nan
+    unused_change: float = math.nan
 
     @property
     def success(self) -> bool:

@@ -1,0 +1,79 @@
+"""Another norm for the gradient, by a change of variables that is exact.
+
+In the metric diag(m), m > 0, lengths are ‖s‖² = Σ mᵢ sᵢ² and gradients have the dual norm ‖g‖² = Σ gᵢ²/mᵢ. With
+z = √m x and F(z) = f(z/√m),
+
+    ∇F(z) = ∇f(x)/√m,      ∇²F(z) v = (∇²f(x) (v/√m))/√m,
+
+so the teleportation problem of F in the ordinary norm is that of f in the metric, and a gradient step of F is the
+preconditioned step x - η ∇f(x)/m of f: Adam's, where m is what Adam divides by.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from levelport.objective import Ledger, Objective, ObjectiveError, Point
+
+
+class InMetric(Objective):
+    """F(z) = f(z/√m). Any solver and optimizer takes it; the ledger is shared with f.
+
+    Args:
+        objective: f.
+        metric: m, flat, positive.
+    """
+
+    def __init__(self, objective: Objective, metric: Tensor) -> None:
+        if metric.shape != (objective.dimension,):
+            raise ObjectiveError(
+                f"metric must have one entry for each of the {objective.dimension} variables, not the shape "
+                f"{tuple(metric.shape)}."
+            )
+        if not bool((torch.isfinite(metric) & (metric > 0)).all()):
+            raise ObjectiveError("metric must be positive and finite in every entry: it weights lengths.")
+        self.objective = objective
+        self.root = metric.to(dtype=objective.dtype, device=objective.device).sqrt()
+        self.ledger = objective.ledger
+        self.dimension, self.dtype, self.device = objective.dimension, objective.dtype, objective.device
+        self.deterministic = objective.deterministic
+
+    def at(self, x: Tensor, *, curvature: bool = False) -> Point:
+        return _MetricPoint(x, self, self.objective.at(x / self.root, curvature=curvature))
+
+    def around(self, point: Point) -> Point:
+        """``point`` of f, seen from here; what is known of it stays known."""
+        return _MetricPoint(point.x * self.root, self, point)
+
+    @staticmethod
+    def underneath(point: Point) -> Point:
+        """The point of f that a point of F stands for."""
+        while not isinstance(point, _MetricPoint):  # differences of gradients wrap it once more
+            point = point.inner  # type: ignore[attr-defined]
+        return point.inner
+
+    def verify_deterministic(self, point: Point) -> None:
+        self.objective.verify_deterministic(self.underneath(point))
+
+
+class _MetricPoint(Point):
+    """A point of f, which does the counting; gradients and products are rescaled here."""
+
+    def __init__(self, x: Tensor, objective: InMetric, inner: Point) -> None:
+        super().__init__(x, Ledger())
+        self.inner = inner
+        self._root = objective.root
+
+    def release(self) -> None:
+        self.inner.release()
+
+    def _evaluate_value(self) -> float:
+        return self.inner.value
+
+    def _evaluate_gradient(self) -> tuple[float, Tensor]:
+        gradient = self.inner.gradient / self._root
+        return self.inner.value, gradient
+
+    def _evaluate_hvp(self, v: Tensor) -> Tensor:
+        return self.inner.hvp(v / self._root) / self._root

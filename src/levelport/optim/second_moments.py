@@ -1,0 +1,37 @@
+"""The metric of an optimizer that divides by second moments: m = √v̂ + ε, Adam's, in the order of the parameters.
+
+A step of Adam is -lr m̂/(√v̂ + ε): a gradient step in the metric diag(√v̂ + ε), apart from the momentum. Before the first
+step nothing is known, and the metric is the ordinary one.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_BIASED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam, torch.optim.RAdam)
+
+
+def has_metric(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether the optimizer divides by second moments."""
+    return isinstance(optimizer, (*_BIASED, torch.optim.RMSprop, torch.optim.Adagrad))
+
+
+def optimizer_metric(optimizer: torch.optim.Optimizer, parameters: list[Tensor]) -> Tensor:
+    """√v̂ + ε as a flat vector; ones where the optimizer has not stepped yet."""
+    group_of = {p: group for group in optimizer.param_groups for p in group["params"]}
+    parts = []
+    for p in parameters:
+        state, group = optimizer.state.get(p, {}), group_of[p]
+        if "exp_avg_sq" in state:
+            correction = 1.0 - group["betas"][1] ** float(state["step"])
+            moments = state["exp_avg_sq"] / correction
+        elif "square_avg" in state:
+            moments = state["square_avg"]
+        elif "sum" in state:
+            moments = state["sum"]
+        else:
+            parts.append(torch.ones(p.numel(), dtype=p.dtype, device=p.device))
+            continue
+        parts.append((moments.sqrt() + group["eps"]).detach().reshape(-1))
+    return torch.cat(parts)

@@ -1,0 +1,82 @@
+"""Teleports in another norm: against the change of variables written out by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import levelport
+from levelport.objective import ObjectiveError
+from levelport.objectives import FunctionObjective
+from levelport.objectives.metric import InMetric
+from levelport.optim import Never, Teleported
+
+METRIC = torch.tensor([4.0, 0.25, 1.0], dtype=torch.float64)
+START = torch.tensor([0.3, -1.0, 0.7], dtype=torch.float64)
+
+
+def quartic(x: Tensor) -> Tensor:
+    return (x**4).sum() + (x[0] - x[1]) ** 2 + 3.0 * x[2] ** 2 + x[0] * x[2]
+
+
+def test_derivatives_are_those_of_the_function_written_out() -> None:
+    z, v = START * METRIC.sqrt(), torch.tensor([0.2, 0.5, -1.0], dtype=torch.float64)
+    ours = InMetric(FunctionObjective(quartic, START), METRIC).at(z)
+    by_hand = FunctionObjective(lambda z: quartic(z / METRIC.sqrt()), z).at(z)
+    assert ours.value == pytest.approx(by_hand.value, rel=1e-14)
+    torch.testing.assert_close(ours.gradient, by_hand.gradient)
+    torch.testing.assert_close(ours.hvp(v), by_hand.hvp(v))
+
+
+@pytest.mark.parametrize("solver", ["auto", "krylov"])
+def test_a_teleport_in_a_metric_is_the_teleport_of_the_rescaled_function(solver: str) -> None:
+    ours = levelport.teleport(quartic, START, solver, metric=METRIC)
+    z = START * METRIC.sqrt()
+    by_hand = levelport.teleport(lambda z: quartic(z / METRIC.sqrt()), z, solver)
+    assert ours.gradient_norm == pytest.approx(by_hand.gradient_norm, rel=1e-6)
+    torch.testing.assert_close(ours.x, by_hand.x / METRIC.sqrt(), rtol=1e-5, atol=1e-5)
+    assert quartic(ours.x).item() == pytest.approx(ours.value, rel=1e-14)
+    assert ours.value <= ours.value_start
+
+
+def test_the_structure_of_x_is_the_structure_of_the_metric() -> None:
+    x = {"a": torch.ones(2).double(), "b": torch.ones(1).double()}
+    metric = {"a": torch.full((2,), 9.0).double(), "b": torch.ones(1).double()}
+    result = levelport.teleport(lambda x: (x["a"] ** 4).sum() + x["b"].sum() ** 2, x, metric=metric)
+    assert set(result.x) == {"a", "b"}
+
+
+def test_a_metric_must_be_positive_and_as_large_as_x() -> None:
+    with pytest.raises(ObjectiveError, match="positive"):
+        levelport.teleport(quartic, START, metric=torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64))
+    with pytest.raises(ObjectiveError, match="one entry"):
+        levelport.teleport(quartic, START, metric=torch.ones(2, dtype=torch.float64))
+
+
+def test_adams_own_metric() -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(64, 5).double(), torch.randn(64, 1).double()
+    model = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1)).double()
+    optimizer = Teleported(torch.optim.Adam(model.parameters(), lr=0.01), Never(), metric="optimizer")
+
+    def loss() -> Tensor:
+        return nn.functional.mse_loss(model(x), y)
+
+    for _ in range(5):
+        optimizer.step(loss)
+    before = loss().item()
+    result = optimizer.teleport(loss)
+    assert result.value_start == pytest.approx(before)
+    assert result.value_after <= before
+    gradients = torch.autograd.grad(loss(), list(model.parameters()))
+    assert all(torch.isfinite(gradient).all() for gradient in gradients)
+    root = [state["exp_avg_sq"].sqrt() / (1 - 0.999**5) ** 0.5 + 1e-8 for state in optimizer.state.values()]
+    flat = torch.cat([entry.reshape(-1) for entry in root])
+    torch.testing.assert_close(optimizer.teleporter.metric_now(), flat)
+
+
+def test_an_optimizer_without_a_metric_says_so() -> None:
+    weight = nn.Parameter(torch.ones(3))
+    with pytest.raises(ValueError, match="metric"):
+        Teleported(torch.optim.SGD([weight], lr=0.1), metric="optimizer")

@@ -1,0 +1,167 @@
+"""What must never happen to a training run: a move that leaves the loss higher, explodes, or cannot be taken back."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from levelport.lab.bench import safety
+from levelport.optim import Batches, Every, Horizon, LossAccount, Never, Teleported, Teleporter
+from levelport.optim.history import History
+from levelport.optim.schedules import Schedule
+from levelport.optim.transaction import bearable
+
+
+def network(seed: int = 0, activation: type[nn.Module] = nn.Softplus) -> tuple[nn.Module, Tensor, Tensor]:
+    torch.manual_seed(seed)
+    x, y = torch.randn(64, 5), torch.randn(64, 1)
+    return nn.Sequential(nn.Linear(5, 16), activation(), nn.Linear(16, 1)), x, y
+
+
+@pytest.mark.parametrize("schedule", list(safety.SCHEDULES))
+@pytest.mark.parametrize("optimizer", list(safety.OPTIMIZERS))
+@pytest.mark.parametrize("activation", ["softplus", "tanh"])
+def test_small_networks_are_never_hurt(activation: str, optimizer: str, schedule: str) -> None:
+    """A few seeds of the study of :mod:`levelport.lab.bench.safety`."""
+    for seed in range(2):
+        plain, _ = safety.train(activation, optimizer, seed, lambda inner: inner)
+        twins = safety.compare(activation, optimizer, schedule, seed, plain)
+        assert twins.safe, twins
+
+
+@pytest.mark.parametrize("make", [lambda p: torch.optim.SGD(p, lr=0.1), lambda p: torch.optim.Adam(p, lr=1e-2)])
+def test_a_move_never_raises_the_loss(make: Any) -> None:
+    model, x, y = network()
+    teleporter = Teleporter(make(model.parameters()), Never())
+
+    def loss() -> Tensor:
+        return nn.functional.mse_loss(model(x), y)
+
+    for _ in range(5):
+        before = loss().item()
+        result = teleporter.teleport(loss)
+        assert loss().item() == pytest.approx(result.value_after, rel=1e-5)
+        assert loss().item() <= before * (1 + 1e-6)
+        assert result.gradient_norm >= result.gradient_norm_start
+
+
+def test_a_low_rank_adapter_stays_finite() -> None:
+    """A frozen base with two thin factors, lr 0.1: NaN before the first step belonged to the move."""
+    torch.manual_seed(0)
+    x, y = torch.randn(128, 20), torch.randn(128, 10)
+    base = nn.Linear(20, 10).requires_grad_(False)
+    down, up = nn.Parameter(0.3 * torch.randn(20, 4)), nn.Parameter(torch.zeros(4, 10))
+    for lr in (0.1, 0.5):
+        optimizer = Teleported(torch.optim.SGD([down, up], lr=lr), Every(5, start=5))
+        losses = [
+            float(optimizer.step(lambda: nn.functional.mse_loss(base(x) + x @ down @ up, y)))  # type: ignore[arg-type]
+            for _ in range(60)
+        ]
+        assert all(math.isfinite(loss) for loss in losses)
+        assert losses[-1] <= losses[0]
+
+
+class Reckless(Schedule):
+    """Always."""
+
+    def due(self, tick: int, history: History) -> bool:
+        return True
+
+
+def test_a_rise_above_the_level_is_undone_and_the_schedule_learns() -> None:
+    weight = nn.Parameter(torch.tensor([1.0, 1.0], dtype=torch.float64))
+    sgd = torch.optim.SGD([weight], lr=1e-3, momentum=0.9)
+    teleporter = Teleporter(sgd, Reckless())
+    scales = torch.tensor([1.0, 10.0], dtype=torch.float64)
+
+    def loss() -> Tensor:
+        return (scales * weight.square()).sum()
+
+    loss().backward()
+    sgd.step()
+    place, state = weight.detach().clone(), copy.deepcopy(sgd.state[weight]["momentum_buffer"])
+    assert teleporter.maybe(loss) is not None
+    assert teleporter.moved
+    with torch.no_grad():  # a step of the optimizer that goes badly wrong
+        weight.add_(100.0)
+    sgd.state[weight]["momentum_buffer"].fill_(7.0)
+    assert teleporter.maybe(loss) is None
+    assert teleporter.undone == 1
+    assert torch.equal(weight.detach(), place)
+    assert torch.equal(sgd.state[weight]["momentum_buffer"], state)
+    assert teleporter.maybe(loss) is None  # the next wish is not granted
+    assert teleporter.maybe(loss) is not None
+
+
+def test_what_a_step_size_can_bear() -> None:
+    weight = nn.Parameter(torch.ones(1))
+    assert bearable(torch.optim.SGD([weight], lr=0.1)) == pytest.approx(0.9 * 20.0)
+    assert bearable(torch.optim.SGD([weight], lr=0.1, momentum=0.9)) == pytest.approx(0.9 * 38.0)
+    assert math.isinf(bearable(torch.optim.Adam([weight])))
+
+
+def test_defaults_follow_the_kind_of_the_optimizer() -> None:
+    weight = [nn.Parameter(torch.ones(1))]
+    assert isinstance(Teleporter(torch.optim.SGD(weight, lr=0.1)).schedule, LossAccount)
+    assert isinstance(Teleporter(torch.optim.SGD(weight, lr=0.1, momentum=0.9)).schedule, Horizon)
+    adam = Teleporter(torch.optim.Adam(weight)).schedule
+    assert isinstance(adam, Never)
+    assert "no rule was found" in str(adam)
+
+
+def test_noise_does_not_fool_the_account() -> None:
+    """Losses that jump by 10 % at random and never fall: after the first trials teleports become rare."""
+    torch.manual_seed(0)
+    model, x, y = network(1, nn.Tanh)
+    optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=1e-9))
+    for _ in range(400):
+        factor = 1.0 + 0.1 * torch.randn(()).item()
+        chosen = torch.randint(0, 64, (8,))
+        optimizer.step(lambda f=factor, c=chosen: f * nn.functional.mse_loss(model(x[c]), y[c]))  # type: ignore[misc]
+    trials = len(optimizer.history.trials)
+    assert trials <= 12
+
+
+def partial(unused: bool) -> tuple[nn.Module, Batches, Tensor, Tensor]:
+    """Eight samples to teleport on, and many more that disagree with them."""
+    model, x, y = network(3, nn.Tanh)
+
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        return nn.functional.mse_loss(model(x), y)
+
+    return model, Batches(loss, [(x[:8], y[:8])], unused=[(x[8:], y[8:])] if unused else ()), x, y
+
+
+def test_a_move_on_part_of_the_data_does_not_raise_the_loss_on_the_rest() -> None:
+    model, batches, x, y = partial(unused=True)
+    teleporter = Teleporter(torch.optim.SGD(model.parameters(), lr=0.05), Never())
+    shortened = 0
+    for _ in range(6):
+        before = nn.functional.mse_loss(model(x[8:]), y[8:]).item()
+        result = teleporter.teleport(batches)
+        after = nn.functional.mse_loss(model(x[8:]), y[8:]).item()
+        assert after <= before * (1 + 1e-6)
+        if not math.isnan(result.unused_change):
+            assert after - before == pytest.approx(result.unused_change, abs=1e-5)
+        shortened += "samples that were not used" in result.message
+    assert shortened > 0  # and without the check it would have risen:
+    model, batches, x, y = partial(unused=False)
+    before = nn.functional.mse_loss(model(x[8:]), y[8:]).item()
+    teleporter = Teleporter(torch.optim.SGD(model.parameters(), lr=0.05), Never())
+    for _ in range(6):
+        teleporter.teleport(batches)
+    assert nn.functional.mse_loss(model(x[8:]), y[8:]).item() > before
+
+
+def test_the_batch_of_the_step_is_a_sample_that_was_not_used() -> None:
+    model, batches, x, y = partial(unused=False)
+    optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=1e-4), Every(1), teleport_on=batches)
+    for _ in range(5):
+        before = nn.functional.mse_loss(model(x[8:]), y[8:]).item()
+        optimizer.step(lambda: nn.functional.mse_loss(model(x[8:]), y[8:]))
+        assert nn.functional.mse_loss(model(x[8:]), y[8:]).item() <= before * (1 + 1e-6)

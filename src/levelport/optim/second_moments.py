@@ -12,9 +12,17 @@ from torch import Tensor
 _BIASED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam, torch.optim.RAdam)
 
 
-def has_metric(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether the optimizer divides by second moments."""
-    return isinstance(optimizer, (*_BIASED, torch.optim.RMSprop, torch.optim.Adagrad))
+def check_metric(metric: object, optimizer: torch.optim.Optimizer) -> None:
+    """Raise where ``metric`` is no metric, or the optimizer has none of its own."""
+    if metric is None or isinstance(metric, Tensor):
+        return
+    if metric != "optimizer":
+        raise ValueError(f"metric must be a tensor of weights, 'optimizer' or None, not {metric!r}.")
+    if not isinstance(optimizer, (*_BIASED, torch.optim.RMSprop, torch.optim.Adagrad)):
+        raise ValueError(
+            f"metric='optimizer' needs an optimizer that divides by second moments, such as Adam; "
+            f"{type(optimizer).__name__} does not. Pass a tensor of weights, or None."
+        )
 
 
 def optimizer_metric(optimizer: torch.optim.Optimizer, parameters: list[Tensor]) -> Tensor:

@@ -33,7 +33,7 @@ from levelport.optim.closures import StepLoss
 from levelport.optim.history import History
 from levelport.optim.newton_cg import NewtonCG
 from levelport.optim.schedules import Schedule
-from levelport.optim.second_moments import has_metric, optimizer_metric
+from levelport.optim.second_moments import check_metric, optimizer_metric
 from levelport.optim.transaction import Landing, Losses, Watch, bearable, check_unused, land
 from levelport.solvers import Move, Settings, Solver, TeleportResult, move_from
 
@@ -130,11 +130,7 @@ class Teleporter:
         self.settings = Settings(solver=solver, max_hvps=max_hvps, tol=tol, radius=radius, target_gain=target_gain)
         self.momentum = momentum
         self.teleport_on = teleport_on
-        if metric == "optimizer" and not has_metric(optimizer):
-            raise ValueError(
-                f"metric='optimizer' needs an optimizer that divides by second moments, such as Adam; "
-                f"{type(optimizer).__name__} does not. Pass a tensor of weights, or None."
-            )
+        check_metric(metric, optimizer)
         self.metric = metric
         self.noise = noise
         self.steps_per_epoch = steps_per_epoch
@@ -314,14 +310,15 @@ class Teleporter:
             return self.metric
         return optimizer_metric(self.optimizer, self.parameters())
 
-    def _unused(self, loss: Loss | Batches, step_loss: Loss | None) -> ParametersObjective | None:
+    def _unused(self, loss: Loss | Batches, step_loss: Loss | None) -> Objective | None:
         """The loss on samples that a teleport on ``loss`` does not use, as far as there is one."""
         other: Loss | Batches | None = step_loss
         if isinstance(loss, Batches) and loss.unused:
             other = Batches(loss.loss, loss.unused)
         if other is None or self._distribute is not None:
             return None
-        return ParametersObjective(self.parameters(), other, noise=self.noise)
+        inner = ParametersObjective(self.parameters(), other, noise=self.noise)
+        return data_parallel(inner, inner.current())
 
     def _completed(self, result: TeleportResult, landing: Landing, spent: Cost) -> TeleportResult:
         """The result of the whole move, its first step included."""
@@ -340,9 +337,7 @@ class Teleporter:
             if watch.proved:
                 self._failures = 0
             return False
-        inner = ParametersObjective(self.parameters(), _nothing)
-        inner.load(watch.x)
-        watch.restore_state(self.optimizer)
+        watch.restore(self.optimizer, self.parameters())
         self._watch = None
         self.undone += 1
         self._failures += 1
@@ -409,8 +404,3 @@ class Teleporter:
 
     def __repr__(self) -> str:
         return f"Teleporter({self.schedule}, solver={self.settings.solver!r}, momentum={self.momentum!r})"
-
-
-def _nothing() -> Tensor:
-    """A loss that nobody evaluates."""
-    return torch.zeros(())

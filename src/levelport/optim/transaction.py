@@ -190,8 +190,12 @@ class Watch:
         state = {parameters[number]: _clone(entry) for number, entry in state_dict["state"].items()}
         return cls(x, state, state_dict["level"], state_dict["seen"])
 
-    def restore_state(self, optimizer: torch.optim.Optimizer) -> None:
-        """Put the optimizer's state back."""
+    def restore(self, optimizer: torch.optim.Optimizer, parameters: list[Tensor]) -> None:
+        """Put the parameters and the optimizer's state back."""
+        parts = self.x.split([p.numel() for p in dict.fromkeys(parameters)])
+        with torch.no_grad():
+            for p, part in zip(dict.fromkeys(parameters), parts, strict=True):
+                p.copy_(part.view_as(p))
         optimizer.state.clear()
         optimizer.state.update(self.state)
 

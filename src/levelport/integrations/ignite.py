@@ -15,7 +15,6 @@ from torch import Tensor
 
 from levelport import checks
 from levelport.integrations.planned import Planned
-from levelport.optim import defaults
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
 
@@ -24,7 +23,7 @@ def attach_teleports(
     trainer: Engine,
     optimizer: torch.optim.Optimizer,
     loss: Callable[[Any], Tensor],
-    schedule: Schedule = defaults.SCHEDULE,
+    schedule: Schedule | None = None,
     *,
     accumulation: int = 1,
     on_teleport: Hook | None = None,
@@ -36,7 +35,7 @@ def attach_teleports(
         trainer: the engine, for instance of ``create_supervised_trainer``.
         optimizer: whose parameters teleport.
         loss: ``loss(batch)``, for instance ``lambda batch: loss_fn(model(batch[0]), batch[1])``.
-        schedule: when, in steps of the optimizer.
+        schedule: when, in steps of the optimizer; None chooses by its kind, see :class:`levelport.Teleporter`.
         accumulation: iterations per step, ``gradient_accumulation_steps`` of the trainer.
         on_teleport: called with the result of every teleport.
         how: other arguments of :class:`levelport.Teleporter`, such as ``max_hvps``.

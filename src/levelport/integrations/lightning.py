@@ -16,7 +16,6 @@ from torch import Tensor
 
 from levelport.integrations.loggers import scalars
 from levelport.integrations.planned import Planned
-from levelport.optim import defaults
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
 
@@ -25,7 +24,7 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]
     """Teleports before some steps of a Lightning ``Trainer``; resumes with its checkpoints, bit for bit.
 
     Args:
-        schedule: when, in steps of the optimizer.
+        schedule: when, in steps of the optimizer; None chooses by its kind, see :class:`levelport.Teleporter`.
         loss: ``loss(module, batch)``, the loss to teleport on; None takes ``training_step``, with its logging switched
             off. Needed with manual optimization and where ``training_step`` updates metrics.
         optimizer: which one, where ``configure_optimizers`` returns several.
@@ -36,7 +35,7 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]
 
     def __init__(
         self,
-        schedule: Schedule = defaults.SCHEDULE,
+        schedule: Schedule | None = None,
         *,
         loss: Callable[[Any, Any], Tensor] | None = None,
         optimizer: int | None = None,

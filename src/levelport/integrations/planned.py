@@ -26,7 +26,7 @@ class Planned:
             since models in these frameworks usually have dropout.
     """
 
-    def __init__(self, schedule: Schedule, on_teleport: Hook | None, how: Mapping[str, Any]) -> None:
+    def __init__(self, schedule: Schedule | None, on_teleport: Hook | None, how: Mapping[str, Any]) -> None:
         self.schedule = schedule
         self.on_teleport = on_teleport
         self.how = {"noise": "replay", **how}

@@ -12,7 +12,6 @@ from skorch.dataset import unpack_data
 from torch import Tensor
 
 from levelport.integrations.planned import Planned
-from levelport.optim import defaults
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
 
@@ -21,14 +20,14 @@ class Teleports(Callback):  # type: ignore[misc, unused-ignore]
     """Teleports before some steps of a skorch net.
 
     Args:
-        schedule: when, in steps of the optimizer.
+        schedule: when, in steps of the optimizer; None chooses by its kind, see :class:`levelport.Teleporter`.
         on_teleport: called with the result of every teleport.
         how: other arguments of :class:`levelport.Teleporter`, such as ``{"max_hvps": 5}``; a dict, since skorch clones
             its callbacks by the names of their arguments.
     """
 
     def __init__(
-        self, schedule: Schedule = defaults.SCHEDULE, on_teleport: Hook | None = None, how: dict[str, Any] | None = None
+        self, schedule: Schedule | None = None, on_teleport: Hook | None = None, how: dict[str, Any] | None = None
     ) -> None:
         self.schedule = schedule
         self.on_teleport = on_teleport

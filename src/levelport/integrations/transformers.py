@@ -17,7 +17,6 @@ from transformers import TrainerCallback
 
 from levelport.integrations.planned import Planned
 from levelport.objectives.parameters import Batches
-from levelport.optim import defaults
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
 
@@ -29,7 +28,7 @@ class TeleportCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
     """Teleports before some steps of a Transformers ``Trainer``.
 
     Args:
-        schedule: when, in steps of the optimizer.
+        schedule: when, in steps of the optimizer; None chooses by its kind, see :class:`levelport.Teleporter`.
         batches: what to teleport on: a few batches as the model takes them, ``{"input_ids": ..., "labels": ...}``.
         loss: ``loss(model, batch)``; None takes ``model(**batch).loss``.
         on_teleport: called with the result of every teleport.
@@ -38,7 +37,7 @@ class TeleportCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
 
     def __init__(
         self,
-        schedule: Schedule = defaults.SCHEDULE,
+        schedule: Schedule | None = None,
         batches: Sequence[Mapping[str, Any]] = (),
         *,
         loss: Callable[[Any, Any], Tensor] | None = None,

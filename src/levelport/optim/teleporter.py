@@ -111,9 +111,7 @@ class Teleporter:
         checks.one_of("momentum", momentum, ("keep", "reset"))
         checks.one_of("noise", noise, ("refuse", "replay"))
         if momentum == "reset" and isinstance(optimizer, torch.optim.Adagrad):
-            raise ValueError(
-                "momentum='reset' does not work with Adagrad, which makes its state only once; use 'keep'."
-            )
+            raise ValueError("momentum='reset' does not work with Adagrad, which makes its state only once.")
         if schedule.unit == "epochs" and steps_per_epoch is None:
             raise ValueError(f"the schedule ({schedule}) counts epochs: pass steps_per_epoch=len(loader).")
         if steps_per_epoch is not None:
@@ -144,9 +142,7 @@ class Teleporter:
             checks.one_of("first_step", first_step, ("included", "optimizer"))
         searches = isinstance(optimizer, (ArmijoSGD, NewtonCG))
         self.first_step = first_step or ("optimizer" if searches else "included")
-        self.teleports = 0
-        self.undone = 0
-        self.moved = False
+        self.teleports, self.undone, self.moved = 0, 0, False
         self._watch: Watch | None = None
         self._skip = 0  # times that a schedule's wish is not granted, after moves that were undone
         self._failures = 0  # in a row
@@ -197,10 +193,8 @@ class Teleporter:
             due = False
         if not due:
             return None
-        own = self.teleport_on is None
-        target = loss if own else self.teleport_on
-        assert target is not None
-        result = self._teleport(target, random_state, level=value, due=True, unused=None if own else loss)
+        target, other = (loss, None) if self.teleport_on is None else (self.teleport_on, loss)
+        result = self._teleport(target, random_state, level=value, due=True, unused=other)
         if self.schedule.watches:
             self.history.teleported(result.cost.gradient_equivalents)
         return result
@@ -286,8 +280,7 @@ class Teleporter:
 
     def _move(self, objective: Objective, before: Point, due: bool) -> tuple[Move, Landing]:
         """The teleport and where its first step leads, in the metric that was asked for."""
-        weights = self.metric_now()
-        settings = self._settings(due)
+        weights, settings = self.metric_now(), self._settings(due)
         if weights is None:
             move = move_from(before, objective, self._solver, settings, certify=False)
             return move, self._land(objective, before, move, bearable(self.optimizer))
@@ -393,8 +386,8 @@ class Teleporter:
         self._spent = state_dict["spent"]
         self._losses = list(state_dict["losses"])
         self.history.load_state_dict(state_dict["history"])
-        self.teleports = state_dict["teleports"]
-        self.undone, self._skip, self._failures = state_dict["undone"], state_dict["skip"], state_dict["failures"]
+        self.teleports, self.undone = state_dict["teleports"], state_dict["undone"]
+        self._skip, self._failures = state_dict["skip"], state_dict["failures"]
         self._recent = Losses(state_dict["recent"])
         watch = state_dict["watch"]
         self._watch = None if watch is None else Watch.of(watch, self.optimizer)

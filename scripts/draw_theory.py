@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from levelport.lab.theory_pictures import save
+from levelport.lab.theory_pictures import save_audit
 from levelport.objectives import FunctionObjective
 from levelport.problems import problem
 from levelport.problems.quadratics import Quadratic
@@ -34,7 +34,7 @@ def logistic_regression(path: Path) -> None:
     chosen = problem("logreg/blood", reg=1e-3)
     objective = chosen.objective()
     start = warm_start(objective, chosen.initial_point(), 5)
-    save(audit(objective, start, 30), path, "logreg/blood, penalty 1e-3, teleports every other iteration")
+    save_audit(audit(objective, start, 30), path, "logreg/blood, penalty 1e-3, teleports every other iteration")
 
 
 def fixed_steps(path: Path) -> None:

@@ -61,6 +61,31 @@ def test_rayleigh_forms_are_attained_on_quadratics(seed: int, d: int, factor: fl
     assert rates_approximate.aligned_armijo(gap, alignment, QUADRATIC) == pytest.approx(truth, abs=1e-9)
 
 
+def test_published_bound_without_cross_term_is_false() -> None:
+    """H = diag(1, ½), w = (1, 1), η = 0.1 and the Rayleigh quotient for λ: 0.6306 where at most 0.6215 is claimed."""
+    H, w, step = np.diag([1.0, 0.5]), np.ones(2), 0.1
+    g, gap = H @ w, w @ H @ w / 2
+    lam = g @ H @ g / (g @ g)
+    e = H @ g - lam * g
+    published = rates_stable.teleport_factor(step, lam, QUADRATIC) * gap + step**2 / 2 * (e @ np.linalg.solve(H, e))
+    following = w - step * g
+    assert published == pytest.approx(0.6215, abs=5e-5)
+    assert following @ H @ following / 2 == pytest.approx(0.6306, abs=5e-5)
+
+
+def test_error_of_an_inexact_teleport_is_of_first_order_in_the_step() -> None:
+    """(true - published)/η tends to E/λ as η → 0, so that a decreasing step does not manage it."""
+    H, w = np.diag([1.0, 0.5]), np.ones(2)
+    g, gap = H @ w, w @ H @ w / 2
+    lam = g @ H @ g / (g @ g)
+    e = H @ g - lam * g
+    E = e @ np.linalg.solve(H, e)
+    for step in (1e-3, 1e-5):
+        following = w - step * g
+        missing = following @ H @ following / 2 - rates_stable.teleport_factor(step, lam, QUADRATIC) * gap
+        assert missing / step == pytest.approx(E / lam, rel=1e-2)
+
+
 def test_published_bound_without_cross_term_fails_for_short_steps() -> None:
     failures = 0
     for seed in range(50):

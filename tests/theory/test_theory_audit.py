@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from levelport import LinearObjective
 from levelport.cli.theory import diagnose_command, theory_command
-from levelport.lab.theory_pictures import draw, save
+from levelport.lab.theory_pictures import draw_certificates, draw_gaps, save_audit
 from levelport.theory.promises import Audit, audit, warm_start
 
 app = typer.Typer()
@@ -52,7 +52,8 @@ def test_quadratics_use_the_exact_teleport(case: Case) -> None:
     assert found.violations() == []
     assert found.teleported.gaps[2] <= 1e-12 * found.constants.initial_gap
     assert math.isinf(found.payoff_gap)
-    assert found.break_even == 4
+    assert found.break_even == 2
+    assert found.break_even_without_mu == 4
 
 
 def test_a_broken_guarantee_would_be_reported(logistic: Audit) -> None:
@@ -68,12 +69,16 @@ def test_picture_shows_measurements_and_every_bound(logistic: Audit, tmp_path: P
     from matplotlib.figure import Figure
 
     axes = Figure().add_subplot()
-    draw(logistic, axes, "title")
+    draw_gaps(logistic, axes)
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert labels[:2] == ["measured: GD", "measured: GD with teleports"]
-    assert len(labels) == 2 + len(logistic.bounds)
+    assert len(labels) == 3 + len(logistic.bounds)
+    assert any("vacuous" in label for label in labels)
     assert axes.get_yscale() == "log"
-    save(logistic, tmp_path / "picture.png")
+    axes = Figure().add_subplot()
+    draw_certificates(logistic, axes)
+    assert [len(line.get_xdata()) for line in axes.get_lines()[:3]] == [len(logistic.certificates)] * 3
+    save_audit(logistic, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -81,6 +86,40 @@ def test_non_convex_functions_are_refused() -> None:
     result = cli.invoke(app, ["theory", "goldstein-price"])
     assert result.exit_code == 2
     assert "negative curvature" in result.output
+
+
+def test_what_guarantees_promise_is_compared_for_the_same_steps(logistic: Audit) -> None:
+    """Brute force over K: the best bound for alternating teleports against the best one for plain descent."""
+    constants = logistic.constants
+    stability = constants.stability
+    assert stability is not None
+    L, R, mu, gap, horizon = constants.L.value, constants.radius.value, constants.mu.value, constants.initial_gap, 2000
+    ours, theirs = 1 / gap, 1 / gap
+    led = []
+    for k in range(horizon):
+        ours = max(ours + 1 / (2 * L * R**2), ours / (1 - mu / L), ours * stability.growth if k % 2 else 0.0)
+        theirs = max(theirs + 1 / (2 * L * constants.distance**2), theirs / (1 - mu / L))
+        led.append(ours > max(theirs, 2 * (k + 1) / (L * constants.distance**2)))
+    behind = [k for k, leads in enumerate(led) if not leads]
+    assert logistic.break_even == (behind[-1] + 2 if behind else 1)
+
+
+def test_strong_convexity_may_promise_more_than_any_teleport() -> None:
+    """A strong penalty and a far start: 1 - μ/L beats the proved 1 - μ̃/L̃, and the audit says so."""
+    generator = torch.Generator().manual_seed(1)
+    X = 3 * torch.randn(60, 3, generator=generator, dtype=torch.float64)
+    y = torch.where(torch.rand(60, generator=generator) < 0.5, 1.0, -1.0).double()
+    objective = LinearObjective.logistic(X, y, penalty=0.05)
+    found = audit(objective, torch.full((3,), 4.0, dtype=torch.float64), 6)
+    stability = found.constants.stability
+    assert stability is not None
+    assert found.constants.mu.value / found.constants.L.value > stability.lower / stability.upper
+    assert math.isinf(found.break_even)
+    assert found.payoff_gap == 0.0
+    assert found.violations() == []
+    trivial = next(bound for bound in found.bounds if bound.label.startswith("strongly convex"))
+    sharp = next(bound for bound in found.bounds if bound.label == "teleports, recursion")
+    assert all(a <= b * (1 + 1e-12) for a, b in zip(sharp.rate, trivial.rate, strict=True))
 
 
 def test_too_few_iterations_are_refused() -> None:
@@ -107,8 +146,19 @@ def test_picture_is_named_after_the_problem_by_default(tmp_path: Path, monkeypat
 def test_theory_command_on_a_named_problem() -> None:
     result = cli.invoke(app, ["theory", "logreg/blood", "--reg", "0.01", "--warmup", "3", "--iterations", "6"])
     assert result.exit_code == 0, result.output
-    assert "generalised self-concordance" in result.output
+    assert "upper bound: range of curvature" in result.output
     assert "Caveat" not in result.output
+    assert "vacuous" in result.output
+    assert "BROKEN" not in result.output
+    assert "-e-" not in result.output  # no negative gap is printed as a number
+    assert "proved from positions" in result.output
+
+
+def test_booth_is_recognised_as_a_quadratic_and_said_to_be_observed() -> None:
+    result = cli.invoke(app, ["theory", "booth", "--iterations", "4"])
+    assert result.exit_code == 0, result.output
+    assert "looks quadratic" in result.output
+    assert "rest on an observation" in result.output
 
 
 @pytest.mark.parametrize("command", ["theory", "diagnose"])

@@ -212,8 +212,8 @@ def test_teleport_goes_a_constant_fraction_of_the_radius_away(alpha: float, epsi
     assert float(gradient @ gradient) == pytest.approx(corrected, rel=1e-6)
 
 
-def test_published_one_sided_function_violates_the_claim() -> None:
-    """Downwards it grows with slope ε only: R/‖w⁺‖ diverges as ε → 0."""
+def test_published_one_sided_function_fails_in_the_limit_that_the_proof_takes() -> None:
+    """Downwards it grows with slope ε only: R/‖w⁺‖ diverges as ε → 0, so the proof's bound on R cannot hold."""
     ratios = []
     for epsilon in (1e-2, 1e-3, 1e-4):
         f = FarTeleport(5.0, epsilon, one_sided=True)
@@ -224,6 +224,16 @@ def test_published_one_sided_function_violates_the_claim() -> None:
     assert ratios[0] < 0.25
     assert ratios[2] < 0.02 * 0.25 * 10
     assert ratios[0] > 5 * ratios[1] > 25 * ratios[2]
+
+
+@pytest.mark.parametrize(("alpha", "epsilon", "least"), [(100.0, 0.0049, 0.45), (5.0, 0.04, 0.25)])
+def test_published_one_sided_function_proves_the_proposition_for_a_suitable_slope(
+    alpha: float, epsilon: float, least: float
+) -> None:
+    f = FarTeleport(alpha, epsilon, one_sided=True)
+    landed, R = farthest_and_steepest(f, f.start())
+    assert landed[1] > alpha
+    assert np.linalg.norm(landed) >= least * R
 
 
 def test_far_teleport_is_one_smooth_and_convex() -> None:

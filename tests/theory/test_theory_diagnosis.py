@@ -12,9 +12,10 @@ from theory_problems import cases
 from levelport import FunctionObjective, LinearObjective, TeleportStatus, teleport
 from levelport.problems.functions import flat_huber
 from levelport.problems.quadratics import Quadratic
+from levelport.theory.certificates import newton_alignment
 from levelport.theory.coercivity import probe_coercivity
 from levelport.theory.counterexamples import half_square, relu_objective
-from levelport.theory.diagnosis import diagnose, newton_alignment
+from levelport.theory.diagnosis import diagnose
 
 
 def double(*entries: float) -> torch.Tensor:
@@ -30,7 +31,11 @@ def test_ill_conditioned_quadratic_is_a_case_for_teleporting() -> None:
     assert found.before is not None
     assert found.before.squared < 0.9
     assert not found.coercivity.refuted
-    assert not any("were sampled" in sentence for sentence in found.sentences())
+    assert not any("sampled" in sentence for sentence in found.sentences())
+    assert found.certificate is not None
+    assert found.certificate.proved < 1e-6
+    assert found.local_sqp is not None
+    assert found.local_sqp.critical
 
 
 def test_sphere_gains_nothing() -> None:
@@ -118,3 +123,47 @@ def test_verdict_is_the_measured_one() -> None:
 def test_a_stationary_start_is_refused() -> None:
     with pytest.raises(ValueError, match="gradient that does not vanish"):
         diagnose(FunctionObjective(half_square, like=double(0.0, 0.0)), double(0.0, 0.0))
+
+
+def test_a_strongly_convex_problem_is_not_called_unstable() -> None:
+    """Margins that move by hundreds overflow e^D; the words must not make that a property of f."""
+    generator = torch.Generator().manual_seed(3)
+    X = 100 * torch.randn(40, 3, generator=generator, dtype=torch.float64)
+    y = torch.where(torch.rand(40, generator=generator) < 0.5, 1.0, -1.0).double()
+    found = diagnose(LinearObjective.logistic(X, y, penalty=1e-2), double(1.0, -2.0, 1.5))
+    text = str(found)
+    assert "f is strongly convex" in text
+    assert "not stable" not in text
+    assert "sampled" not in text
+    assert found.certificate is not None
+    assert found.certificate.measured <= found.certificate.proved * (1 + 1e-9)
+
+
+def test_own_functions_and_modules_are_taken_as_they_are() -> None:
+    def smooth(w: dict[str, torch.Tensor]) -> torch.Tensor:
+        return torch.logsumexp(torch.stack([w["a"].sum(), -w["b"], -2 * w["b"]]), 0) + 0.1 * (
+            w["a"].square().sum() + w["b"] ** 2
+        )
+
+    found = diagnose(smooth, {"a": double(3.0, -1.0), "b": torch.tensor(0.5, dtype=torch.float64)})
+    assert found.convex
+    assert found.certificate is not None
+    assert found.certificate.measured <= found.certificate.pair * (1 + 1e-6)
+    assert math.isnan(found.certificate.proved)  # nothing is proved of a function of which nothing is known
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Softplus(), torch.nn.Linear(5, 1)).double()
+    data = torch.randn(20, 3).double(), torch.randn(20, 1).double()
+    network = diagnose(net, loss=torch.nn.MSELoss(), data=data, penalty=1e-2, max_hvps=30)
+    assert not network.convex
+    assert "not convex" in str(network)
+    assert network.certificate is None
+
+
+def test_diagnose_says_what_is_missing() -> None:
+    net = torch.nn.Linear(2, 1)
+    with pytest.raises(ValueError, match="a module needs its loss and data"):
+        diagnose(net)
+    with pytest.raises(ValueError, match="x is missing"):
+        diagnose(half_square)
+    with pytest.raises(ValueError, match="go with a module"):
+        diagnose(half_square, double(1.0, 2.0), penalty=0.1)

@@ -71,6 +71,11 @@ def sharp(steps: Steps, gaps: list[float]) -> list[float]:
     return recursion(steps, gaps[0])
 
 
+def strongly_convex_recursion_without_its_condition(steps: Steps, gaps: list[float]) -> list[float]:
+    """The trivial contraction used where f is not known to be strongly convex."""
+    return recursion(replace(steps, mu=0.3 * L), gaps[0])
+
+
 def halved(maker: Maker) -> Maker:
     return lambda steps, gaps: [0.5 * bound for bound in maker(steps, gaps)]
 
@@ -120,6 +125,7 @@ def test_rates_hold_on_the_hardest_sequences(maker: Maker) -> None:
         counts_teleports_as_gradient_steps_too,
         growth_without_minus_one,
         grows_from_the_start,
+        strongly_convex_recursion_without_its_condition,
     ],
 )
 def test_broken_rates_are_caught(mutant: Maker) -> None:
@@ -161,14 +167,39 @@ def test_alternating_closed_form_is_the_explicit_rate(upper: float, lower: float
     assert closed == pytest.approx(summed, rel=1e-6, abs=1e-290)
 
 
-def test_published_alternating_constant_is_false_for_nearly_quadratic_functions() -> None:
+def published_alternating(iterations: int, stability: Stability) -> float:
+    """2R²L (L̃ - μ̃)/μ̃ / (ρ^{K/2} - 1), as printed."""
+    return 2 * R**2 * L / stability.surplus / math.expm1(iterations / 2 * stability.log_growth)
+
+
+def test_published_alternating_constant_does_not_follow_from_the_lemmas_near_quadratics() -> None:
+    """An abstract sequence, no function: it obeys the one-step lemmas and exceeds the published bound."""
     stability, iterations = Stability(1.05, 0.95), 4
     steps = armijo_steps(iterations, frozenset({1, 3}), L, R, stability)
     gaps = hardest_sequence(steps, GAP)
-    rho = stability.growth
-    published = 2 * R**2 * L / stability.surplus / (rho ** (iterations / 2) - 1)
-    assert gaps[-1] > published
+    assert gaps[-1] > published_alternating(iterations, stability)
     assert gaps[-1] <= rates_stable.armijo_alternating(iterations, L, R, stability)
+
+
+@given(ratio=st.floats(1.193, 50.0), half=st.integers(1, 60), fraction=st.floats(0.01, 1.0))
+@settings(deadline=None)
+def test_published_alternating_constant_follows_from_the_lemmas_elsewhere(
+    ratio: float, half: int, fraction: float
+) -> None:
+    """With δ_0 ≤ LR²/2 for all L̃/μ̃ ≥ 1.193: u = μ̃/(L̃ - μ̃) then satisfies u² ≤ 5u + 1."""
+    stability = Stability(max(1.0, ratio**0.5), min(1.0, ratio**-0.5))
+    steps = armijo_steps(2 * half, frozenset(range(1, 2 * half, 2)), L, R, stability)
+    gaps = hardest_sequence(steps, fraction * L * R**2 / 2)
+    assert gaps[-1] <= published_alternating(2 * half, stability) * (1 + 1e-9)
+    bound = recursion(steps, L * R**2 / 2)[-1]
+    assert bound <= published_alternating(2 * half, stability) * (1 + 1e-9)
+
+
+def test_published_corollary_names_iterations_at_which_its_own_bound_is_not_the_smaller() -> None:
+    """As printed, without the factor two of its proof."""
+    stability = Stability(10.0, 0.5)
+    K = next(K for K in range(2, 1000, 2) if math.log(K / stability.surplus + 1) / stability.log_growth < K)
+    assert published_alternating(K, stability) > 2 * R**2 * L / K
 
 
 @given(upper=st.floats(1.0, 1000.0), lower=st.floats(0.01, 1.0), advantage=st.sampled_from([1.0, 4.0, 30.0]))

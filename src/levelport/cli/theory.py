@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from levelport.cli.speech import usage
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -36,19 +38,19 @@ def theory_command(
     from levelport.theory.promises import audit, warm_start
     from levelport.theory.steps import every as schedule
 
-    try:
+    with usage():
         objective, start = _named(name, reg, seed)
         start = warm_start(objective, start, warmup)
         found = audit(objective, start, iterations, schedule=schedule(every, iterations, start=1))
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
     _print_constants(found)
     _print_bounds(found, iterations)
+    _print_certificates(found)
+    _print_lemmas(found)
     if plot or to is not None:
-        from levelport.lab.theory_pictures import save
+        from levelport.lab.theory_pictures import save_audit
 
         path = to if to is not None else Path(name.replace("/", "-") + ".png")
-        save(found, path, f"{name}, after {warmup} gradient steps" if warmup else name)
+        save_audit(found, path, f"{name}, after {warmup} gradient steps" if warmup else name)
         typer.echo(f"Drawn into {path}.")
     if broken := found.violations():
         typer.secho(f"A guarantee was exceeded: {', '.join(broken)}. This should not happen.", fg="red", err=True)
@@ -66,11 +68,9 @@ def diagnose_command(
     from levelport.theory.diagnosis import diagnose
     from levelport.theory.promises import warm_start
 
-    try:
+    with usage():
         objective, start = _named(name, reg, seed)
         diagnosis = diagnose(objective, warm_start(objective, start, warmup), max_hvps=max_hvps, seed=seed)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
     for sentence in diagnosis.sentences():
         typer.echo(sentence)
 
@@ -130,12 +130,21 @@ def _promise(found: Audit) -> str:
     constants = found.constants
     if math.isinf(constants.radius.value):
         return "The initial sub-level set is unbounded, so there is no bound for GD with teleports."
-    if constants.stability is None or math.isinf(constants.stability_upper.value):
-        return "f is not Hessian stable, so teleports promise no more than gradient steps."
-    beginning = "If the sampled constants were true, a" if constants.doubtful() else "A"
+    if constants.stability is None:
+        return "The Hessian vanished between sampled points: f is not Hessian stable, and teleports promise no more."
+    if math.isinf(constants.stability_upper.value):
+        return "No finite L̃ could be proved, so teleports promise no more than gradient steps."
+    beginning = "If these constants were true, a" if constants.doubtful() else "A"
+    if math.isinf(found.break_even):
+        return (
+            f"{beginning} teleport never has the better guarantee: the contraction 1 - μ/L of every step beats the "
+            "1 - μ̃/L̃ of a teleport. (Strong convexity forgotten on both sides, alternating teleports lead from K = "
+            f"{found.break_even_without_mu:.6g} on.)"
+        )
+    gap = "at any gap" if math.isinf(found.payoff_gap) else f"once f - f* < {found.payoff_gap:.4g}"
     return (
-        f"{beginning} teleport, taken as free, would have the better guarantee once f - f* < "
-        f"{found.payoff_gap:.4g}, and teleporting every other iteration from K = {found.break_even:.6g} on."
+        f"{beginning} teleport, taken as free, has the better guarantee {gap}, and teleporting every other iteration "
+        f"from K = {found.break_even:.6g} on."
     )
 
 
@@ -144,12 +153,46 @@ def _print_bounds(found: Audit, iterations: int) -> None:
     typer.echo("")
     typer.echo(f"{'f(w_K) - f* at K =':34}" + "".join(f"{k:>10}" for k in columns))
 
-    def line(label: str, values: list[float], remark: str = "") -> None:
-        typer.echo(f"{label:34}" + "".join(f"{values[k]:10.2e}" for k in columns) + remark)
+    def line(label: str, cells: list[str], remark: str = "") -> None:
+        typer.echo(f"{label:34}" + "".join(f"{cell:>10}" for cell in cells) + remark)
 
-    line("measured: GD", found.descent.gaps)
-    line("measured: GD with teleports", found.teleported.gaps)
+    measured = {"GD": found.descent, "GD with teleports": found.teleported, "GD with Newton steps": found.newton}
+    for label, run in measured.items():
+        line(f"measured: {label}", [f"{run.gaps[k]:.2e}" if run.resolved(k) else "rounding" for k in columns])
     for bound in found.bounds:
-        line(bound.label, bound.rate, "  (no guarantee)" if bound.caveats else "")
-    if found.schedule:
-        typer.echo(f"Worst alignment cos ∠(g, Hg) after teleports: {found.worst_alignment:.9f}")
+        numbers = [f"{bound.rate[k]:.2e}" if bound.rate[k] else "0" for k in columns]
+        cells = ["vacuous" if found.vacuous(bound, k) else text for k, text in zip(columns, numbers, strict=True)]
+        line(bound.label, cells, "  (no guarantee)" if bound.caveats else "")
+    typer.echo(
+        f"A vacuous bound says no more than f - f* ≤ {found.constants.initial_gap:.3g}, its first value; gaps below "
+        f"{found.descent.rounding:.0e} are rounding."
+    )
+
+
+def _print_certificates(found: Audit) -> None:
+    """Proved, from the pairs, measured: by how much the step after each teleport multiplied f - f*."""
+    if not found.certificates:
+        return
+    typer.echo("")
+    typer.echo("The step after each teleport multiplied f - f* by")
+    typer.echo(f"{'at iteration':34}" + "".join(f"{one.k:>10}" for one in found.certificates[:8]))
+    for label, name in (
+        ("at most, proved from positions", "proved"),
+        ("at most, from the two pairs", "pair"),
+        ("measured", "measured"),
+    ):
+        cells = "".join(f"{_factor(getattr(one, name)):>10}" for one in found.certificates[:8])
+        typer.echo(f"{label:34}{cells}")
+    typer.echo(f"Worst alignment cos ∠(g, Hg) after teleports: {found.worst_alignment:.9f}")
+
+
+def _factor(value: float) -> str:
+    if math.isnan(value):
+        return "-"
+    return "rounding" if value == 0.0 else f"{value:.2e}" if value < 1e-2 else f"{value:.4f}"
+
+
+def _print_lemmas(found: Audit) -> None:
+    typer.echo("")
+    for lemma in found.lemmas:
+        typer.secho(str(lemma), fg=None if lemma.holds else "red")

@@ -1,56 +1,89 @@
-"""The picture: measured gaps and bounds over iterations, on one logarithmic axis."""
+"""Theory against practice as a picture: gaps and bounds over iterations, and the certificate of every teleport."""
 
 from __future__ import annotations
 
 import math
-from itertools import cycle
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from levelport.lab import pictures
-from levelport.lab.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
+from levelport.lab.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, new_figure, save
 from levelport.theory.promises import Audit
 
-_BOUNDS = (BLUE, SKY, GREEN, ORANGE, PURPLE, GREY)
+_LOOKS = {
+    "GD: 2L‖w₀-w*‖²/K": (GREY, "--"),
+    "GD, Armijo: L‖w₀-w*‖²/2K": (BLACK, "--"),
+    "teleports: 2LR²/K": (PURPLE, "-"),
+    "strongly convex: (1-μ/L)ᴷ δ₀": (GREEN, "-"),
+    "teleports, measured gaps": (ORANGE, "-"),
+    "teleports, explicit": (BLUE, "--"),
+    "teleports, recursion": (BLUE, "-"),
+    "Newton steps, recursion": (GREEN, "-."),
+}
 
 
-def draw(found: Audit, axes: Axes, title: str = "") -> None:
-    """Thick lines: measured, with dots at teleports. Thin: guarantees. Dotted: bounds with a caveat."""
-    floor = 1e-17 * max(1.0, found.constants.initial_gap)
+def draw_gaps(found: Audit, axes: Axes) -> None:
+    """Thick lines: measured, with dots at teleports. Thin: guarantees. Dotted: bounds with a caveat.
 
-    def positive(values: list[float]) -> list[float]:
-        return [value if value > floor and math.isfinite(value) else math.nan for value in values]
-
-    descent, teleported = found.descent.gaps, found.teleported.gaps
-    axes.plot(range(len(descent)), positive(descent), color=BLACK, linewidth=2.2, label="measured: GD")
-    axes.plot(
-        range(len(teleported)),
-        positive(teleported),
-        color=RED,
-        linewidth=2.2,
-        label="measured: GD with teleports",
-    )
-    dots = sorted(k for k in found.schedule if k < len(teleported))
-    axes.plot(dots, [positive(teleported)[k] for k in dots], "o", color=RED, markersize=4)
-    for bound, colour in zip(found.bounds, cycle(_BOUNDS), strict=False):
-        style = "--" if not bound.teleports else "-"
+    Bounds are drawn where they say more than δ_K ≤ δ_0; measurements where they are more than rounding.
+    """
+    descent, teleported, newton = found.descent, found.teleported, found.newton
+    for label, run, colour, width in (
+        ("measured: GD", descent, BLACK, 2.2),
+        ("measured: GD with teleports", teleported, RED, 2.8),
+        ("measured: GD with Newton steps", newton, GREEN, 1.4),
+    ):
+        gaps = [gap if run.resolved(k) else math.nan for k, gap in enumerate(run.gaps)]
+        axes.plot(range(len(gaps)), gaps, color=colour, linewidth=width, label=label)
+        if run is teleported:
+            dots = [k for k in sorted(found.schedule) if k < len(gaps)]
+            axes.plot(dots, [gaps[k] for k in dots], "o", color=colour, markersize=4)
+    for bound in found.bounds:
+        colour, style = _LOOKS.get(bound.label, (GREY, "-"))
+        rate = [math.nan if found.vacuous(bound, k) else max(value, 1e-300) for k, value in enumerate(bound.rate)]
+        remark = " (no guarantee)" if bound.caveats else " (vacuous)" if all(map(math.isnan, rate)) else ""
         style = ":" if bound.caveats else style
-        label = bound.label + (" (no guarantee)" if bound.caveats else "")
-        axes.plot(range(len(bound.rate)), positive(bound.rate), style, color=colour, linewidth=1.2, label=label)
+        axes.plot(range(len(rate)), rate, linestyle=style, color=colour, linewidth=1.2, label=bound.label + remark)
+    axes.axhline(found.constants.initial_gap, color=GREY, linewidth=0.6)
+    axes.axhline(descent.rounding, color=GREY, linewidth=0.6, linestyle=":")
+    wide = axes.get_yaxis_transform()
+    axes.text(0.99, descent.rounding, "rounding", fontsize=6, color=GREY, ha="right", va="bottom", transform=wide)
     axes.set_yscale("log")
-    smallest = min(value for value in (*positive(descent), *positive(teleported)) if not math.isnan(value))
-    axes.set_ylim(bottom=max(smallest / 10.0, 1e-17))
+    axes.set_ylim(0.3 * descent.rounding, 3.0 * found.constants.initial_gap)
     axes.set_xlabel("iteration K")
     axes.set_ylabel("f(w_K) - f*")
-    if title:
-        axes.set_title(title, fontsize=10)
     axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-def save(found: Audit, path: Path, title: str = "") -> None:
-    """Write the picture to ``path``; its suffix decides the format."""
-    figure = Figure(figsize=(8.2, 4.2), layout="constrained")
-    draw(found, figure.add_subplot(), title)
-    pictures.save(figure, path)
+def draw_certificates(found: Audit, axes: Axes) -> None:
+    """The three factors of every step after a teleport: proved, from the two pairs, measured."""
+    steps = [one.k for one in found.certificates]
+    for label, name, colour, marker in (
+        ("proved from positions", "proved", BLUE, "^"),
+        ("from the two pairs", "pair", ORANGE, "s"),
+        ("measured", "measured", RED, "o"),
+    ):
+        values = [getattr(one, name) for one in found.certificates]
+        shown = [value if value > 0.0 else math.nan for value in values]
+        axes.plot(steps, shown, marker=marker, linestyle=":", color=colour, label=label)
+    trivial = 1.0 - found.constants.mu.value / found.constants.L.value
+    if 0.0 < trivial < 1.0:
+        axes.axhline(trivial, color=GREY, linewidth=0.8, linestyle="--", label="1 - μ/L, any step")
+    axes.set_yscale("log")
+    axes.set_xticks(steps)
+    axes.set_xlabel("iteration k of the teleport")
+    axes.set_ylabel("factor on f - f* at the next step")
+    axes.legend(fontsize=7, frameon=False, loc="lower left")
+
+
+def save_audit(found: Audit, path: Path, title: str = "") -> None:
+    """Write both panels to ``path``; its suffix decides the format."""
+    if found.certificates:
+        figure, [[certificates, gaps]] = new_figure(1, 2, width=5.0, height=3.6)
+        draw_certificates(found, certificates)
+    else:
+        figure, [[gaps]] = new_figure(1, 1, width=8.0, height=3.6)
+    draw_gaps(found, gaps)
+    if title:
+        figure.suptitle(title, fontsize=10)
+    save(figure, path)

@@ -2,12 +2,15 @@
 
 Rates live in :mod:`~levelport.theory.rates` (smooth and convex), :mod:`~levelport.theory.rates_stable` (Hessian
 stability) and :mod:`~levelport.theory.rates_approximate` (inexact teleports); :mod:`~levelport.theory.steps` is what
-they share.
+they share. :func:`audit` sets them beside a run, :func:`diagnose` says in words whether teleports help at a point.
 """
 
 from levelport.numerics.newton import Minimum, find_minimum
+from levelport.theory.certificates import StepCertificate, certify
 from levelport.theory.constants import Constant, Constants, Kind, constants_of
 from levelport.theory.diagnosis import Diagnosis, diagnose
+from levelport.theory.lemmas import LemmaCheck, check_lemmas
+from levelport.theory.local_sqp import LocalSQP, local_sqp_condition
 from levelport.theory.promises import Audit, audit, warm_start
 from levelport.theory.rates_stable import Stability
 from levelport.theory.trajectory import Trajectory, descend
@@ -18,13 +21,19 @@ __all__ = [
     "Constants",
     "Diagnosis",
     "Kind",
+    "LemmaCheck",
+    "LocalSQP",
     "Minimum",
     "Stability",
+    "StepCertificate",
     "Trajectory",
     "audit",
+    "certify",
+    "check_lemmas",
     "constants_of",
     "descend",
     "diagnose",
     "find_minimum",
+    "local_sqp_condition",
     "warm_start",
 ]

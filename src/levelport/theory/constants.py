@@ -13,14 +13,18 @@ from enum import Enum
 import torch
 from torch import Tensor
 
-from levelport.numerics.curvature import smoothness
+from levelport.numerics.curvature import hessian_matrix, smoothness, weighted_gram
 from levelport.numerics.lanczos import extremes
 from levelport.numerics.newton import Minimum, find_minimum
 from levelport.objective import Objective
 from levelport.objectives.linear import LinearObjective, LogisticLoss, SoftmaxLoss, SquaredLoss
+from levelport.theory.margins import MarginReach, margin_reach
 from levelport.theory.rates_stable import Stability
-from levelport.theory.stability import logistic_reach, sampled_stability, self_concordant_stability
+from levelport.theory.stability import curvature_ratio, sampled_stability, self_concordant_stability
 from levelport.theory.sublevel import largest_distance, strongly_convex_radius
+
+DIMENSION_WRITTEN_OUT = 200
+"""Up to this dimension Hessians of functions of which nothing is known are written out."""
 
 
 class Kind(Enum):
@@ -80,7 +84,7 @@ class Constants:
 
     @property
     def stability(self) -> Stability | None:
-        """(L̃, μ̃), or None where they refute Hessian stability."""
+        """(L̃, μ̃), or None where samples refute Hessian stability. An infinite L̃ is one of which nothing is known."""
         upper, lower = self.stability_upper.value, self.stability_lower.value
         return Stability(max(1.0, upper), min(1.0, lower)) if lower > 0.0 and not math.isnan(upper) else None
 
@@ -97,13 +101,17 @@ class Constants:
             name for name, constant in lower if not constant.not_too_large
         ]
 
-    def caveats(self) -> list[str]:
-        """Why bounds made of these constants are not guarantees; empty if they are."""
-        known = dict(self.table())
-        found = []
-        for name in self.doubtful():
-            worse = "small" if name in ("L", "R", "L̃") else "large"
-            found.append(f"{name} is only {_article(known[name].kind)} and may be too {worse}")
+    def caveats(self, *about: str) -> list[str]:
+        """Why bounds made of these constants (all, or those named) are not guarantees; empty if they are."""
+        known, found = dict(self.table()), []
+        doubtful = [name for name in self.doubtful() if not about or name in about]
+        if observed := [name for name in doubtful if known[name].kind is Kind.ESTIMATE]:
+            found.append(f"{', '.join(observed)} rest on an observation: {known[observed[0]].origin}")
+        for kind, side in ((Kind.LOWER, "small"), (Kind.UPPER, "large")):
+            if names := [name for name in doubtful if known[name].kind is kind]:
+                bounds = f"{kind.value}s" if len(names) > 1 else f"{_article(kind)}"
+                verb = "are" if len(names) > 1 else "is"
+                found.append(f"{', '.join(names)} {verb} only {bounds} (sampled) and may be too {side}")
         if not self.convex:
             found.append("negative curvature was met: f is not convex, and the theorems do not apply")
         return found
@@ -128,7 +136,8 @@ def constants_of(objective: Objective, start: Tensor, minimum: Minimum | None = 
     """Every constant of ``objective`` and ``start`` by the best means available.
 
     Closed forms for least squares, for objectives with a constant ``hessian`` attribute, and for logistic regression;
-    eigenvalues at the start and the minimum, and sampling, for the rest. ``minimum`` saves finding it again.
+    the same for functions whose Hessian was found not to change, marked as estimates; eigenvalues at the start and the
+    minimum, and sampling, for the rest. ``minimum`` saves finding it again.
     """
     found = find_minimum(objective, start) if minimum is None else minimum
     level = objective.at(start).value
@@ -139,14 +148,18 @@ def constants_of(objective: Objective, start: Tensor, minimum: Minimum | None = 
     hessian = constant_hessian(objective)
     if hessian is not None:
         return _quadratic_constants(hessian, distance, gap, found)
-    mu = _strong_convexity(objective, start, found)
-    upper, lower = _stability(objective, found, level)
+    hessian = unchanging_hessian(objective, start, found)
+    if hessian is not None:
+        return _quadratic_constants(hessian, distance, gap, found, observed=True)
+    reach = _reach(objective, found, gap)
+    L, mu = _smoothness(objective, start, found), _strong_convexity(objective, start, found)
+    upper, lower = _stability(objective, found, level, L, mu, reach)
     reached = max(distance, largest_distance(objective, found, level))
-    radius = _radius(objective, found, gap, mu, reached)
+    radius = _radius(gap, mu, reached, reach)
     if radius.not_too_small:
         reached = min(reached, radius.value)  # for tiny gaps the two meet, and rounding of f may cross them
     return Constants(
-        L=_smoothness(objective, start, found),
+        L=L,
         mu=mu,
         radius=radius,
         radius_reached=Constant(reached, Kind.LOWER, "largest distance found in the sub-level set"),
@@ -161,26 +174,53 @@ def constants_of(objective: Objective, start: Tensor, minimum: Minimum | None = 
 def constant_hessian(objective: Objective) -> Tensor | None:
     """∇²f if it is known not to depend on x: least squares, or an objective with a ``hessian`` attribute."""
     if isinstance(objective, LinearObjective) and isinstance(objective.loss, SquaredLoss):
-        gram = objective.X.T @ objective.X / objective.samples
-        return gram + 2.0 * objective.penalty * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+        return weighted_gram(objective, objective.X.new_ones(()))
     hessian = getattr(objective, "hessian", None)
     return hessian if isinstance(hessian, Tensor) else None
 
 
-def _quadratic_constants(hessian: Tensor, distance: float, gap: float, minimum: Minimum) -> Constants:
+def unchanging_hessian(objective: Objective, start: Tensor, minimum: Minimum) -> Tensor | None:
+    """∇²f where it was the same at the start, at the minimum and at two points elsewhere: f looks quadratic.
+
+    An observation, not a proof: f may bend where nobody looked. None beyond :data:`DIMENSION_WRITTEN_OUT`.
+    """
+    if isinstance(objective, LinearObjective) or objective.dimension > DIMENSION_WRITTEN_OUT:
+        return None
+    generator = torch.Generator().manual_seed(0)
+    scale = max(1.0, float(torch.linalg.vector_norm(start - minimum.x)))
+    first = hessian_matrix(objective, minimum.x)
+    size = float(torch.linalg.matrix_norm(first))
+    for x in (start, None, None):
+        if x is None:
+            u = torch.randn(objective.dimension, generator=generator, dtype=torch.float64).to(minimum.x)
+            x = minimum.x + 3.0 * scale * u / torch.linalg.vector_norm(u)
+        change = float(torch.linalg.matrix_norm(hessian_matrix(objective, x) - first))
+        if not change <= 1e3 * torch.finfo(objective.dtype).eps * size:
+            return None
+    return first
+
+
+def _quadratic_constants(
+    hessian: Tensor, distance: float, gap: float, minimum: Minimum, *, observed: bool = False
+) -> Constants:
     values = torch.linalg.eigvalsh(hessian)
     low, high = max(0.0, float(values[0])), float(values[-1])
     low = low if low > 1e-14 * high else 0.0
-    one = Constant(1.0, Kind.EXACT, "quadratic")
+
+    def known(value: float, origin: str) -> Constant:
+        if observed:
+            return Constant(value, Kind.ESTIMATE, "the Hessian was the same at 4 points, so f looks quadratic")
+        return Constant(value, Kind.EXACT, origin)
+
     # The sub-level set is an ellipsoid with half-axes sqrt(2δ_0/λ_i).
-    radius = Constant(strongly_convex_radius(gap, low), Kind.EXACT, "longest half-axis of the ellipsoid")
+    radius = known(strongly_convex_radius(gap, low), "longest half-axis of the ellipsoid")
     return Constants(
-        L=Constant(high, Kind.EXACT, "largest eigenvalue"),
-        mu=Constant(low, Kind.EXACT, "smallest eigenvalue"),
+        L=known(high, "largest eigenvalue"),
+        mu=known(low, "smallest eigenvalue"),
         radius=radius,
         radius_reached=radius,
-        stability_upper=one,
-        stability_lower=one,
+        stability_upper=known(1.0, "quadratic"),
+        stability_lower=known(1.0, "quadratic"),
         distance=distance,
         initial_gap=gap,
         minimum=minimum,
@@ -205,24 +245,44 @@ def _strong_convexity(objective: Objective, start: Tensor, minimum: Minimum) -> 
     return Constant(min(seen), Kind.UPPER, "smallest curvature at the start and the minimum")
 
 
-def _radius(objective: Objective, minimum: Minimum, gap: float, mu: Constant, reached: float) -> Constant:
+def _reach(objective: Objective, minimum: Minimum, gap: float) -> MarginReach | None:
+    if isinstance(objective, LinearObjective) and isinstance(objective.loss, LogisticLoss):
+        return margin_reach(objective, minimum, gap)
+    return None
+
+
+def _radius(gap: float, mu: Constant, reached: float, reach: MarginReach | None) -> Constant:
     best = Constant(reached, Kind.LOWER, "largest distance found in the sub-level set")
     if mu.not_too_large and mu.value > 0.0:
         best = Constant(strongly_convex_radius(gap, mu.value), Kind.UPPER, "sqrt(2δ_0/μ)")
-    if isinstance(objective, LinearObjective) and isinstance(objective.loss, LogisticLoss):
-        radius = logistic_reach(objective, minimum, gap).radius
-        if radius < best.value or not best.not_too_small:
-            best = Constant(radius, Kind.UPPER, "generalised self-concordance at the minimum")
+    if reach is not None and (reach.radius < 0.999 * best.value or not best.not_too_small):
+        best = Constant(reach.radius, Kind.UPPER, "least curvature in the sub-level set")
     return best
 
 
-def _stability(objective: Objective, minimum: Minimum, level: float) -> tuple[Constant, Constant]:
-    if isinstance(objective, LinearObjective) and isinstance(objective.loss, LogisticLoss):
-        diameter = logistic_reach(objective, minimum, level - minimum.value).diameter
-        if math.isfinite(diameter):
-            proved = self_concordant_stability(diameter)
-            origin = f"generalised self-concordance, margins differ by at most {diameter:.3g}"
-            return Constant(proved.upper, Kind.UPPER, origin), Constant(proved.lower, Kind.LOWER, origin)
+def _stability(
+    objective: Objective, minimum: Minimum, level: float, L: Constant, mu: Constant, reach: MarginReach | None
+) -> tuple[Constant, Constant]:
+    """The least L̃ and the largest μ̃ that any argument proves; samples where none does."""
+    uppers: list[Constant] = []
+    lowers: list[Constant] = []
+
+    def proved(upper: float, lower: float, origins: tuple[str, str]) -> None:
+        uppers.append(Constant(max(1.0, upper), Kind.UPPER, origins[0]))
+        lowers.append(Constant(min(1.0, lower), Kind.LOWER, origins[1]))
+
+    if L.not_too_small and mu.not_too_large and mu.value > 0.0:
+        proved(L.value / mu.value, mu.value / L.value, ("L/μ", "μ/L"))
+    if reach is not None and math.isfinite(reach.diameter):
+        assert isinstance(objective, LinearObjective)
+        ratio = curvature_ratio(objective, minimum, reach)
+        if math.isfinite(ratio):
+            proved(ratio, 1.0 / ratio, ("range of curvature over the sub-level set",) * 2)
+        concordant = self_concordant_stability(reach.diameter)
+        origin = f"self-concordance, margins differ by at most {reach.diameter:.3g}"
+        proved(concordant.upper, concordant.lower, (origin,) * 2)
+    if uppers:
+        return min(uppers, key=lambda one: one.value), max(lowers, key=lambda one: one.value)
     sampled = sampled_stability(objective, minimum, level)
     origin = f"sampled at {sampled.pairs} pairs"
     return Constant(sampled.upper, Kind.LOWER, origin), Constant(sampled.lower, Kind.UPPER, origin)

@@ -31,12 +31,11 @@ class FarTeleport:
 
         ‖w⁺‖ ≥ α,     R ≤ x + εy + α + sqrt(2x + 2εy) < 4α   for α ≥ 2 and x + εy ≤ 3/2.
 
-    What was mended. The text's last term is ½(y - α)² for y ≥ α only. Then f grows with slope ε towards y → -∞, the
-    sub-level set reaches down to -(y + (x - ½)/ε), and R/‖w⁺‖ → ∞ as ε → 0, the very limit the proof takes: it
-    never looks at negative y. Making the term even repairs it (``one_sided=True`` gives the published function).
-    Further: the Huber condition must read |t| ≤ δ; the gradient is a vector, with components g₁′(x) and g_ε′(y) +
-    (|y| - α)₊ sign y, not the sum of the two; so ‖∇f(1, y′)‖² = 1 + (ε + y′ - α)²; g_ε′(y) = y, not εy, for |y| ≤
-    ε; and R is a maximum of norms, not R².
+    What was mended is the proof. The text's last term is ½(y - α)² for y ≥ α only (``one_sided=True``), and its
+    bound on R looks at y ≥ 0 only. Downwards that f grows with slope ε, so its sub-level set reaches to -(y + (x -
+    ½)/ε), and in the limit ε → 0 that the proof takes, ‖w⁺‖/R → 0. For a suitable ε the published function proves
+    the proposition all the same: α = 100, ε = 0.0049 has ‖w⁺‖/R = 0.49. With the even term above, every small ε
+    does.
 
     With w near (1, ε) the distance to w* grows by a factor of about α in one teleport: there is no bound on it,
     which is why the rates carry R.

@@ -13,9 +13,11 @@ from levelport.numerics.newton import Minimum, find_minimum
 from levelport.objective import Objective
 from levelport.objectives.linear import LinearObjective
 from levelport.theory import rates, rates_stable
-from levelport.theory.constants import Constants, constant_hessian, constants_of
+from levelport.theory.certificates import StepCertificate, certify
+from levelport.theory.constants import Constants, Kind, constant_hessian, constants_of, unchanging_hessian
+from levelport.theory.lemmas import LemmaCheck, check_lemmas
 from levelport.theory.stability import sampled_stability
-from levelport.theory.steps import Rate, alternating
+from levelport.theory.steps import Rate, alternating, recursion
 from levelport.theory.trajectory import (
     Iteration,
     Oracle,
@@ -26,26 +28,40 @@ from levelport.theory.trajectory import (
     solver_oracle,
 )
 
+_HORIZONS = (4096, 131072)
+"""How far ahead :attr:`Audit.break_even` looks for the iteration from which on teleports promise more."""
+
 
 @dataclass(frozen=True)
 class Bound:
-    """A curve of bounds on δ_K, who it is for, and why it might be no guarantee (empty if it is one)."""
+    """A rate, whom it is for (plain descent, or descent with teleports or Newton steps), and why it is no guarantee.
+
+    Without ``caveats`` it is one.
+    """
 
     label: str
-    teleports: bool
+    measured: str
     rate: Rate
     caveats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Audit:
-    """Runs with and without teleports from the same start, with the largest Armijo steps, and the bounds on both."""
+    """Runs from the same start with the largest Armijo steps, and the bounds on them.
+
+    ``descent`` is plain; ``teleported`` teleports at the iterations in ``schedule``; ``newton`` takes a Newton step at
+    each of them instead. ``certificates`` say what the theory knows of every single step after a teleport, ``lemmas``
+    whether the lemmas behind the rates were kept.
+    """
 
     constants: Constants
     schedule: frozenset[int]
     descent: Trajectory
     teleported: Trajectory
+    newton: Trajectory
     bounds: tuple[Bound, ...]
+    certificates: tuple[StepCertificate, ...]
+    lemmas: tuple[LemmaCheck, ...]
 
     @property
     def worst_alignment(self) -> float:
@@ -54,28 +70,66 @@ class Audit:
 
     @property
     def payoff_gap(self) -> float:
-        """Below this gap a free teleport promises more than a gradient step; 0 without stability."""
-        stability = self.constants.stability
+        """Below this gap a free teleport promises more than a gradient step; 0 without stability.
+
+        A gradient step is taken at its best: it adds 1/(2R²L) to 1/δ, and multiplies it by 1/(1 - μ/L).
+        """
+        constants, stability = self.constants, self.constants.stability
         if stability is None:
             return 0.0
-        return rates_stable.payoff_gap(self.constants.L.value, self.constants.radius.value, stability)
+        mu = max(0.0, constants.mu.value)
+        if mu / constants.L.value >= stability.lower / stability.upper and math.isfinite(stability.surplus):
+            return 0.0  # the trivial contraction is as good as that of a teleport, at any gap
+        return rates_stable.payoff_gap(constants.L.value, constants.radius.value, stability)
 
     @property
     def break_even(self) -> float:
-        """From this even K on, alternating teleports have the better guarantee than GD's own 2L‖w_0 - w*‖²/K."""
-        stability = self.constants.stability
-        if stability is None or math.isinf(self.constants.radius.value):
+        """From this K on, teleporting every other iteration has the better guarantee than GD with the same steps.
+
+        The best that is known of both: :func:`~levelport.theory.steps.recursion` for the teleports; for GD the same
+        without teleports and with ‖w_0 - w*‖ for R, and L‖w_0 - w*‖²/(2K). ``inf`` if GD's stays ahead.
+        """
+        constants, stability = self.constants, self.constants.stability
+        L, R, gap = constants.L.value, constants.radius.value, constants.initial_gap
+        if stability is None or math.isinf(R):
             return math.inf
-        advantage = max(1.0, (self.constants.radius.value / self.constants.distance) ** 2)
+        mu = max(0.0, min(constants.mu.value, L))
+        for horizon in _HORIZONS:
+            ours = rates_stable.armijo_sharp(horizon, alternating(horizon), L, R, stability, gap, mu)
+            theirs = _best_of_descent(constants, horizon)
+            underflow = next((K for K, bound in enumerate(theirs) if bound < 1e-290), len(theirs))
+            lead = rates_stable.first_lead(ours[:underflow], theirs[:underflow])
+            if lead is not None:
+                return lead
+        return math.inf
+
+    @property
+    def break_even_without_mu(self) -> float:
+        """The same as the corollary on alternating teleports has it: strong convexity forgotten on both sides.
+
+        The closed forms of :func:`~levelport.theory.rates_stable.armijo_alternating` and L‖w_0 - w*‖²/(2K) are
+        compared.
+        """
+        constants, stability = self.constants, self.constants.stability
+        if stability is None or math.isinf(constants.radius.value):
+            return math.inf
+        advantage = max(1.0, 4.0 * (constants.radius.value / constants.distance) ** 2)
         return rates_stable.alternating_break_even(stability, advantage)
+
+    def run_of(self, bound: Bound) -> Trajectory:
+        """The measured run that ``bound`` speaks of."""
+        return {"descent": self.descent, "teleported": self.teleported, "newton": self.newton}[bound.measured]
+
+    def vacuous(self, bound: Bound, K: int) -> bool:
+        """Whether the bound says less than δ_K ≤ δ_0, which needs no theorem."""
+        return not bound.rate[K] < self.constants.initial_gap * (1.0 - 1e-12)
 
     def violations(self) -> list[str]:
         """Labels of guarantees that the measured gaps exceed by more than rounding: none, if all is well."""
-        rounding = 1e-12 * max(1.0, abs(self.constants.minimum.value), self.constants.initial_gap)
         broken = []
         for bound in self.bounds:
-            gaps = (self.teleported if bound.teleports else self.descent).gaps
-            exceeded = any(g > b * (1.0 + 1e-6) + rounding for g, b in zip(gaps, bound.rate, strict=True))
+            run = self.run_of(bound)
+            exceeded = any(g > b * (1.0 + 1e-6) + run.rounding for g, b in zip(run.gaps, bound.rate, strict=True))
             if exceeded and not bound.caveats:
                 broken.append(bound.label)
         return broken
@@ -89,9 +143,11 @@ def warm_start(objective: Objective, start: Tensor, steps: int) -> Tensor:
     return point.x
 
 
-def exact_or_solved(objective: Objective, minimum: Minimum) -> Oracle:
+def exact_or_solved(objective: Objective, start: Tensor, minimum: Minimum) -> Oracle:
     """The closed-form teleport of a quadratic, or the default solver."""
     hessian = constant_hessian(objective)
+    if hessian is None:
+        hessian = unchanging_hessian(objective, start, minimum)
     if hessian is not None:
         return quadratic_oracle(objective, hessian, minimum.x)
     return solver_oracle(objective)
@@ -113,7 +169,7 @@ def audit(
     constants = constants_of(objective, start, found)
     teleports = alternating(iterations) if schedule is None else frozenset(schedule)
 
-    def run(when: frozenset[int]) -> Trajectory:
+    def run(when: frozenset[int], *, newton: bool = False) -> Trajectory:
         return descend(
             objective,
             start,
@@ -121,12 +177,21 @@ def audit(
             minimum=found.value,
             minimiser=found.x,
             schedule=when,
-            oracle=exact_or_solved(objective, found),
+            oracle=exact_or_solved(objective, start, found),
+            newton=newton,
         )
 
-    descent, teleported = run(frozenset()), run(teleports)
-    bounds = _bounds(objective, constants, teleports, teleported, iterations)
-    return Audit(constants, teleports, descent, teleported, tuple(bounds))
+    descent, teleported, newton = run(frozenset()), run(teleports), run(teleports, newton=True)
+    return Audit(
+        constants,
+        teleports,
+        descent,
+        teleported,
+        newton,
+        tuple(_bounds(objective, constants, teleports, teleported, iterations)),
+        certify(objective, teleported, constants),
+        check_lemmas(teleported, constants),
+    )
 
 
 def _refuse_negative_curvature(objective: Objective, start: Tensor) -> None:
@@ -140,45 +205,59 @@ def _refuse_negative_curvature(objective: Objective, start: Tensor) -> None:
         )
 
 
+def _best_of_descent(constants: Constants, iterations: int) -> Rate:
+    """The best bound on plain descent with the largest Armijo steps that is known here."""
+    L, distance, mu = constants.L.value, constants.distance, max(0.0, min(constants.mu.value, constants.L.value))
+    steps = rates_stable.armijo_steps(iterations, frozenset(), L, distance, mu=mu)
+    telescoped = rates.gradient_descent_armijo(iterations, L, distance)
+    return [min(pair) for pair in zip(recursion(steps, constants.initial_gap), telescoped, strict=True)]
+
+
 def _bounds(
     objective: Objective, constants: Constants, schedule: frozenset[int], run: Trajectory, iterations: int
 ) -> list[Bound]:
     L, R, gap = constants.L.value, constants.radius.value, constants.initial_gap
-    gain, caveats = rates.armijo_gain(L), constants.caveats()
+    gain = rates.armijo_gain(L)
 
     def because(*names: str) -> tuple[str, ...]:
-        return tuple(text for text in caveats if text.startswith(names) or "not convex" in text)
+        return tuple(constants.caveats(*names))
 
     found = [
-        Bound("GD: 2L‖w₀-w*‖²/K", False, rates.gradient_descent(iterations, gain, constants.distance), because("L ")),
+        Bound(
+            "GD: 2L‖w₀-w*‖²/K", "descent", rates.gradient_descent(iterations, gain, constants.distance), because("L")
+        ),
         Bound(
             "GD, Armijo: L‖w₀-w*‖²/2K",
-            False,
+            "descent",
             rates.gradient_descent_armijo(iterations, L, constants.distance),
-            because("L "),
+            because("L"),
         ),
     ]
     if math.isfinite(R):
-        found.append(Bound("teleports: 2LR²/K", True, rates.convex(iterations, gain, R), because("L ", "R ")))
-    if constants.mu.not_too_large and constants.mu.value > 0.0:
-        curve = rates.strongly_convex(gap, [1.0 / L] * iterations, L, constants.mu.value)
-        found.append(Bound("strongly convex: (1-μ/L)ᴷ δ₀", True, curve, because("L ", "μ ")))
+        found.append(Bound("teleports: 2LR²/K", "teleported", rates.convex(iterations, gain, R), because("L", "R")))
+    mu = constants.mu.value if constants.mu.not_too_large or constants.mu.kind is Kind.ESTIMATE else 0.0
+    if mu > 0.0:
+        curve = rates.strongly_convex(gap, [1.0 / L] * iterations, L, mu)
+        found.append(Bound("strongly convex: (1-μ/L)ᴷ δ₀", "teleported", curve, because("L", "μ")))
     stability = constants.stability
     if stability is not None and math.isfinite(R):
-        why = because("L ", "R ", "L̃ ", "μ̃ ")
+        why = because("L", "R", "L̃", "μ̃")
         # An inexact teleport voids the theorems on exact ones, however good the constants are.
         inexact = [row for row in _resolved_teleports(run) if not row.alignment > 1.0 - 1e-6]
-        if inexact:
-            why = (*why, f"{len(inexact)} teleports were not solved exactly")
-        measured = rates_stable.armijo_measured(run.gaps, schedule, L, R, stability)
+        tele = (*why, f"{len(inexact)} teleports were not solved exactly") if inexact else why
+        # A gap below rounding is no more than that; taken at its word it would promise a minimum.
+        resolved = [max(gap, run.rounding) for gap in run.gaps]
+        measured = rates_stable.armijo_measured(resolved, schedule, L, R, stability)
         explicit = rates_stable.armijo_explicit(iterations, schedule, L, R, stability)
-        sharp = rates_stable.armijo_sharp(iterations, schedule, L, R, stability, gap)
+        sharp = rates_stable.armijo_sharp(iterations, schedule, L, R, stability, gap, mu)
+        newton = recursion(rates_stable.newton_steps(iterations, schedule, L, R, stability, mu), gap)
         found += [
-            Bound("teleports, measured gaps", True, measured, why),
-            Bound("teleports, explicit", True, explicit, why),
-            Bound("teleports, recursion", True, sharp, why),
+            Bound("teleports, measured gaps", "teleported", measured, tele),
+            Bound("teleports, explicit", "teleported", explicit, tele),
+            Bound("teleports, recursion", "teleported", sharp, tele),
+            Bound("Newton steps, recursion", "newton", newton, why),
         ]
-    if constant_hessian(objective) is None and math.isfinite(constants.radius_reached.value):
+    if not math.isinf(stability.surplus if stability is not None else 0.0):
         found += _sampled(objective, constants, schedule, iterations)
     return found
 
@@ -190,6 +269,8 @@ def _resolved_teleports(run: Trajectory) -> list[Iteration]:
 
 def _sampled(objective: Objective, constants: Constants, schedule: frozenset[int], iterations: int) -> list[Bound]:
     """The recursion with sampled constants: what the theory would promise if the samples were the worst case."""
+    if not math.isfinite(constants.radius_reached.value):
+        return []
     level = constants.minimum.value + constants.initial_gap
     sampled = sampled_stability(objective, constants.minimum, level)
     if not (sampled.lower > 0.0 and math.isfinite(sampled.upper)):
@@ -197,4 +278,4 @@ def _sampled(objective: Objective, constants: Constants, schedule: frozenset[int
     stability = rates_stable.Stability(sampled.upper, sampled.lower)
     R, gap = constants.radius_reached.value, constants.initial_gap
     curve = rates_stable.armijo_sharp(iterations, schedule, constants.L.value, R, stability, gap)
-    return [Bound("recursion, sampled constants", True, curve, ("L̃, μ̃ and R are sampled: no guarantee",))]
+    return [Bound("recursion, sampled constants", "teleported", curve, ("L̃, μ̃ and R are sampled: no guarantee",))]

@@ -24,7 +24,7 @@ def armijo_gain(L: float) -> float:
     """ξ = 1/L, the gain of the largest Armijo step.
 
     The largest η with f(w - ηg) ≤ f(w) - η/2 ‖g‖² is at least 1/L, because the descent lemma proves the test for every
-    η ≤ 1/L; so f falls by at least ‖g‖²/(2L). The appendix writes L/2 ‖g‖² here, a slip that its next line undoes.
+    η ≤ 1/L; so f falls by at least ‖g‖²/(2L).
     """
     _check_positive(L=L)
     return 1.0 / L
@@ -61,9 +61,9 @@ def strongly_convex(initial_gap: float, steps: Sequence[float], L: float, mu: fl
 def strongly_convex_non_expansive(initial_gap: float, steps: Sequence[float], L: float, mu: float) -> Rate:
     """δ_K ≤ (L/μ) Π max{(1 - η_i L)², (1 - η_i μ)²} δ_0, for any steps, if teleports do not move away from w*.
 
-    The text asks for a non-expansive operator, ‖M(x) - M(y)‖ ≤ ‖x - y‖. Its proof uses only ‖M(w) - w*‖ ≤ ‖w - w*‖, and
-    that is what should be asked: the maximiser is not unique, and no selection of it need be non-expansive between
-    two arbitrary points. Quadratics qualify: the teleport goes to the end of the *shortest* axis of the ellipsoid.
+    The text asks for a non-expansive operator, ‖M(x) - M(y)‖ ≤ ‖x - y‖, which is enough; its proof uses only ‖M(w)
+    - w*‖ ≤ ‖w - w*‖, and so does this. Quadratics qualify: the teleport goes to the end of the *shortest* axis of
+    the ellipsoid.
 
     Tightness: ½‖w‖² attains it (L = μ = 1), as the text shows. It is attained up to L/μ for *every* condition number
     (and without L/μ, see :func:`strongly_convex_sharp`):

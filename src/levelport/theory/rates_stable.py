@@ -4,12 +4,17 @@ f is (L̃, μ̃) Hessian stable over 𝒬 if for all x ≠ y in 𝒬, with H = �
 
     μ̃/2 ‖y - x‖²_H  ≤  f(y) - f(x) - ⟨∇f(x), y - x⟩  ≤  L̃/2 ‖y - x‖²_H.
 
-(The published definition forgets x ≠ y.) Letting y → x shows μ̃ ≤ 1 ≤ L̃; quadratics have μ̃ = L̃ = 1. After an exact
-teleport ∇²f(w⁺)∇f(w⁺) = λ∇f(w⁺), and a gradient step is a Newton step of length ηλ. Everything below holds on
-𝒬 = {f ≤ f(w_0)} for convex, L-smooth f; a local maximiser of the teleportation problem that keeps f and does not shrink
-the gradient is enough.
+(The published definition says "for all x, y" and means x ≠ y.) Letting y → x shows μ̃ ≤ 1 ≤ L̃; quadratics have μ̃
+= L̃ = 1. After an exact teleport ∇²f(w⁺)∇f(w⁺) = λ∇f(w⁺), and a gradient step is a Newton step of length ηλ.
+Everything below holds on 𝒬 = {f ≤ f(w_0)} for convex, L-smooth f; a local maximiser of the teleportation problem
+that keeps f and does not shrink the gradient is enough.
 
-From Mishkin, Bietti and Gower, section 2.3 and appendix A.2; slips are named where they are mended.
+A Newton step -γH⁻¹∇f from *any* point does the same without a teleport: with γ = 1/L̃, or the largest γ of an
+Armijo search along it, f falls by ‖∇f‖²_{H⁻¹}/(2L̃), hence δ_{k+1} ≤ (1 - μ̃/L̃)δ_k. So all combined rates hold for
+gradient descent with intermittent Newton steps, too, as a remark of the paper says; :func:`newton_steps` has the
+one thing that changes.
+
+From Mishkin, Bietti and Gower, section 2.3 and appendix A.2; what differs from the text is named where it does.
 """
 
 from __future__ import annotations
@@ -55,7 +60,7 @@ class Stability:
 def gap_from_newton_decrement(decrement_squared: float, stability: Stability) -> float:
     """f(x) - f* ≤ ‖∇f(x)‖²_{H⁻¹}/(2μ̃), by minimising both sides of the lower stability inequality over y.
 
-    The published lemma reads f* ≥ f(x) - (c/2)‖∇f(x)‖_{H⁻¹}: the square is missing and the unexplained c is 1/μ̃.
+    The published lemma lacks the square and has an unexplained c for 1/μ̃; the proofs that use it have both right.
     """
     return decrement_squared / (2.0 * stability.lower)
 
@@ -72,18 +77,36 @@ def teleport_factor(step: float, curvature: float, stability: Stability) -> floa
 def teleport_factor_armijo(stability: Stability) -> float:
     """δ_{k+1} ≤ (1 - μ̃/L̃) δ_k for the largest Armijo step after an exact teleport.
 
-    That step is at least 1/(λL̃), without λ being known. (The published test compares f(w_{k+1}) with f(w_{k+1}⁺);
-    it must be f(w_k⁺).)
+    That step is at least 1/(λL̃), without λ being known.
     """
     return 1.0 - stability.lower / stability.upper
 
 
 def armijo_steps(
-    iterations: int, schedule: Set[int], L: float, radius: float, stability: Stability | None = None
+    iterations: int,
+    schedule: Set[int],
+    L: float,
+    radius: float,
+    stability: Stability | None = None,
+    mu: float = 0.0,
 ) -> Steps:
     """The guarantees of K largest Armijo steps with tele-schedule 𝒯; without stability, teleports promise nothing."""
     teleports = {} if stability is None else {k: stability.growth for k in schedule if 0 <= k < iterations}
-    return Steps([armijo_gain(L)] * iterations, teleports, radius)
+    return Steps([armijo_gain(L)] * iterations, teleports, radius, mu)
+
+
+def newton_steps(
+    iterations: int, schedule: Set[int], L: float, radius: float, stability: Stability, mu: float = 0.0
+) -> Steps:
+    """The guarantees of largest Armijo steps along -∇f, and along the Newton direction at the iterations in 𝒯.
+
+    The growth is that of a teleport, ρ = L̃/(L̃ - μ̃). The gain is smaller: a Newton step lowers f by ‖∇f‖²_{H⁻¹}/(2L̃) ≥
+    ‖∇f‖²/(2LL̃), so ξ = 1/(LL̃) there. With Newton steps only, δ_K ≤ (1 - μ̃/L̃)ᴷδ_0, the rate of Karimireddy, Stich and
+    Jaggi (2018). Use it with :func:`~levelport.theory.steps.measured_form`, ``explicit_form`` or ``recursion``.
+    """
+    newton = {k: stability.growth for k in schedule if 0 <= k < iterations}
+    gains = [armijo_gain(L * stability.upper) if k in newton else armijo_gain(L) for k in range(iterations)]
+    return Steps(gains, newton, radius, mu)
 
 
 def fixed_steps(
@@ -114,7 +137,7 @@ def fixed_steps(
 def armijo_measured(gaps: Sequence[float], schedule: Set[int], L: float, radius: float, stability: Stability) -> Rate:
     """δ_K ≤ 2R²L / (M + 2R²L Σ_{k ∈ ℬ} (ρ^{b_k} - 1)/δ_{k-1}), ρ = L̃/(L̃ - μ̃), M the steps without teleport.
 
-    If 0 ∈ 𝒯 the text's δ_{-1} does not exist: the step k = 0 counts as a gradient step, in M and not in ℬ.
+    If 0 ∈ 𝒯 the step k = 0 counts as a gradient step, in M and not in ℬ, as the proof in the appendix says.
     """
     return measured_form(armijo_steps(len(gaps) - 1, schedule, L, radius, stability), gaps)
 
@@ -122,9 +145,8 @@ def armijo_measured(gaps: Sequence[float], schedule: Set[int], L: float, radius:
 def armijo_explicit(iterations: int, schedule: Set[int], L: float, radius: float, stability: Stability) -> Rate:
     """δ_K ≤ 2R²L / Σ_{e ∉ 𝒯, 0 < e ≤ K} ρ^{n_e}, n_e = |{i ∈ 𝒯 : i > e}|.
 
-    The main text sums over all k ∉ 𝒯, the appendix over k ∉ 𝒯 with k > 0; the range matters. The appendix proves
-    the sum over e = 1, …, K, where e is the end of a gradient step and its block. (Its algorithm also runs K + 1
-    steps for a w_K.)
+    This is the sum of the appendix, e the end of a gradient step and its block. The main text's sum over k ∉ 𝒯 is
+    true for 0 ≤ k < K as well, and better: :func:`armijo_sharp`.
     """
     return explicit_form(armijo_steps(iterations, schedule, L, radius, stability))
 
@@ -134,20 +156,22 @@ def armijo_sharp(
     schedule: Set[int],
     L: float,
     radius: float,
-    stability: Stability,
+    stability: Stability | None,
     initial_gap: float = math.inf,
+    mu: float = 0.0,
 ) -> Rate:
     """The recursion of :func:`levelport.theory.steps.recursion` for Armijo steps: never above the explicit form."""
-    return recursion(armijo_steps(iterations, schedule, L, radius, stability), initial_gap)
+    return recursion(armijo_steps(iterations, schedule, L, radius, stability, mu), initial_gap)
 
 
 def armijo_alternating(iterations: int, L: float, radius: float, stability: Stability) -> float:
     """δ_K ≤ 2R²L(ρ - 1)/(ρ^{K/2} - 1) for even K and 𝒯 = {1, 3, …, K - 1}: linear without strong convexity.
 
-    :func:`armijo_explicit` with its geometric sum 1 + ρ + … + ρ^{K/2-1} = (ρ^{K/2} - 1)/(ρ - 1). With ρ - 1 =
-    μ̃/(L̃ - μ̃) the constant in front is 2R²L μ̃/(L̃ - μ̃). The text has its inverse, (L̃ - μ̃)/μ̃, in section 2
-    and in the corollary: too large
-    for L̃ > 2μ̃, and *too small* to be true for L̃ < 2μ̃.
+    :func:`armijo_explicit` with its geometric sum 1 + ρ + … + ρ^{K/2-1} = (ρ^{K/2} - 1)/(ρ - 1). With ρ - 1 = μ̃/(L̃ - μ̃)
+    the constant in front is 2R²L μ̃/(L̃ - μ̃). The text has its inverse, (L̃ - μ̃)/μ̃: larger, hence true and loose, for L̃ ≥
+    2μ̃. Below that the argument does not give it, but with δ_0 ≤ LR²/2 the one-step facts do as long as u = μ̃/(L̃ - μ̃)
+    satisfies u² ≤ 5u + 1, that is L̃/μ̃ ≥ 1.193. For functions still nearer to quadratics it is unproved, and we know of
+    none that violates it.
     """
     if iterations < 2 or iterations % 2:
         raise ValueError(f"iterations must be even and positive, not {iterations}.")
@@ -165,11 +189,12 @@ def alternating_break_even(stability: Stability, advantage: float = 1.0) -> floa
     """The least even K from which on the alternating bound is strictly below GD's 2R²L/(K·advantage).
 
     That is ρ^{K/2} > 1 + K(ρ - 1)·advantage, or, for advantage 1, K > 2 log(1 + Kμ̃/(L̃ - μ̃))/log ρ. The corollary
-    has (L̃ - μ̃)/μ̃ in the logarithm, see :func:`armijo_alternating`, and states the condition without the 2 of its
-    own proof. For μ̃ ≪ L̃ the answer is about 2.5 L̃/μ̃.
+    has (L̃ - μ̃)/μ̃ in the logarithm, see :func:`armijo_alternating`, and lacks the 2 of its own proof. For μ̃ ≪ L̃ the
+    answer is about 2.5 L̃/μ̃.
 
-    Compared are *bounds*, and GD deserves a better one than 2R²L/K: pass ``advantage = (R/‖w_0 - w*‖)²`` for its own
-    distance, times 4 for :func:`levelport.theory.rates.gradient_descent_armijo`.
+    Compared are *bounds*, and GD with the same Armijo steps has a better one than 2R²L/K: pass ``advantage =
+    4(R/‖w_0 - w*‖)²`` for :func:`levelport.theory.rates.gradient_descent_armijo`. :func:`first_lead` compares any two
+    rates.
     """
     if not advantage >= 1.0:
         raise ValueError(f"advantage must be at least 1, not {advantage}.")
@@ -192,13 +217,24 @@ def alternating_break_even(stability: Stability, advantage: float = 1.0) -> floa
     return 2 * high
 
 
+def first_lead(ours: Sequence[float], theirs: Sequence[float]) -> int | None:
+    """The least K from which on ``ours`` lies below ``theirs``, at every K that both know; None if it does not at the
+    last."""
+    lead = None
+    for K in range(min(len(ours), len(theirs)) - 1, -1, -1):
+        if not ours[K] < theirs[K] * (1.0 - 1e-12):
+            break
+        lead = K
+    return lead
+
+
 def payoff_gap(L: float, radius: float, stability: Stability, extra_cost: float = 0.0) -> float:
     """Below this δ a teleport promises more than gradient steps: δ < 2R²L μ̃/(L̃ - μ̃), ∞ for quadratics.
 
-    A teleported step adds (ρ - 1)/δ_k to 1/δ, a gradient step 1/(2R²L). The text takes the teleport itself as free;
-    ``extra_cost`` is its price in gradient steps and divides the threshold by 1 + extra_cost. The text compares
-    δ_{k-1}, the gap one step earlier; by the one-step inequalities δ_k, the gap now, decides. Guarantees are
-    compared, not outcomes.
+    A teleported step adds (ρ - 1)/δ_k to 1/δ, a gradient step 1/(2R²L). The text has δ_{k-1} ≤ this and takes the
+    teleport as free, which is right; by the one-step facts the smaller δ_k, the gap now, decides, and ``extra_cost``,
+    the teleport's price in gradient steps, divides the threshold by 1 + extra_cost. Guarantees are compared, not
+    outcomes.
     """
     if not extra_cost >= 0.0:
         raise ValueError(f"extra_cost must not be negative, not {extra_cost}.")
@@ -209,7 +245,7 @@ def fixed_measured(gaps: Sequence[float], steps: Steps) -> Rate:
     """δ_K ≤ 2R² / (ξM + 2R² Σ_{k ∈ ℬ} ψ_{k-1}/δ_{k-1}), ψ_{k-1} = Π_{i=k}^{k+b_k-1} β_i - 1.
 
     The theorem has ψ = 1 - Πβ, which is negative for β ≥ 1: taken literally, teleports would make the bound worse or
-    negative. Its proof has ξM/(2R²) ≤ 1/δ_K + Σ(1 - Πβ)/δ_{k-1}, and moving the sum across turns the sign.
+    negative. The proof has ξM/(2R²) ≤ 1/δ_K + Σ(1 - Πβ)/δ_{k-1}, and moving the sum across turns the sign.
     """
     return measured_form(steps, gaps)
 
@@ -217,8 +253,8 @@ def fixed_measured(gaps: Sequence[float], steps: Steps) -> Rate:
 def fixed_explicit(steps: Steps) -> Rate:
     """δ_K ≤ 2R² / (ξ Σ_{e ∉ 𝒯, 0 < e ≤ K} Π_{i ∈ 𝒯, i > e} β_i).
 
-    The published product runs over i ∉ 𝒯 of ζ_{i-1}, all of which are 1; it must run over the teleports after e. (An
-    intermediate line also divides by a stray L.)
+    The published product runs over i ∉ 𝒯 of ζ_{i-1}, all of which are 1, so that it is true but promises nothing for
+    teleports; it is meant to run over the blocks after e.
     """
     return explicit_form(steps)
 

@@ -1,18 +1,19 @@
-"""Hessian-stability constants: proved for logistic regression, sampled for anything else.
+"""Hessian-stability constants: proved where an argument applies, sampled for anything else.
 
-*Logistic regression.* φ(t) = log(1 + e^{-t}) satisfies |φ‴| ≤ φ″ (generalised self-concordance; Bach 2010, Karimireddy,
-Stich and Jaggi 2018). Along a segment the Hessian therefore changes by at most e^{±D}, D = max_i |x_iᵀ(y - x)|, a
-penalty only helping, and integrating twice,
+*Strong convexity.* If μI ≼ ∇²f ≼ LI then L̃ ≤ L/μ and μ̃ ≥ μ/L: the remainder f(y) - f(x) - ⟨∇f(x), y - x⟩ lies
+between μ/2‖y - x‖² and L/2‖y - x‖², and ‖y - x‖²_H between μ‖y - x‖² and L‖y - x‖².
+
+*Ranges of curvature.* If H_c ≼ ∇²f ≼ H_C on a convex set, the same argument gives L̃ ≤ Λ and μ̃ ≥ 1/Λ, with Λ the
+largest eigenvalue of H_c⁻¹H_C. For logistic regression the margins of :mod:`levelport.theory.margins` give a range of
+φ″ for each sample, and so H_c and H_C; L/μ is the case in which nothing is known of the margins.
+
+*Self-concordance.* φ(t) = log(1 + e^{-t}) satisfies |φ‴| ≤ φ″ (Bach 2010, Karimireddy, Stich and Jaggi 2018). Along a
+segment the Hessian therefore changes by at most e^{±D}, D = max_i |x_iᵀ(y - x)|, a penalty only helping, and
+integrating twice,
 
     L̃(D) = 2(e^D - 1 - D)/D²,       μ̃(D) = 2(e^{-D} - 1 + D)/D².
 
-*Reach of the sub-level set.* Let H* = ∇²f(w*), s = ‖w - w*‖_{H*} and ϱ = max_i ‖x_i‖_{H*⁻¹}, so that D(w*, w) ≤ ϱs.
-The lower inequality at w* reads f(w) - f* ≥ s²μ̃(D)/2 ≥ (e^{-ϱs} - 1 + ϱs)/ϱ²,
-because μ̃ decreases. On {f ≤ f(w_0)} hence
-
-    ϱs ≤ t,     t the root of  e^{-t} - 1 + t = ϱ²δ_0,
-
-which bounds D ≤ 2t between any two of its points and R ≤ t/(ϱ sqrt(λ_min(H*))), usually far below sqrt(2δ_0/μ).
+The second is the better one for a large D (it falls like 2/D), the first two for a small one or a strong penalty.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from levelport.numerics.curvature import weighted_gram
 from levelport.numerics.newton import Minimum
 from levelport.objective import Objective
-from levelport.objectives.linear import LinearObjective, LogisticLoss
+from levelport.objectives.linear import LinearObjective
+from levelport.theory.margins import MarginReach
 from levelport.theory.rates_stable import Stability
 from levelport.theory.sublevel import boundary
 
@@ -41,41 +44,15 @@ def self_concordant_stability(diameter: float) -> Stability:
     return Stability(upper, 2.0 * (math.expm1(-D) + D) / D**2)
 
 
-@dataclass(frozen=True)
-class Reach:
-    """Upper bounds on the initial sub-level set of a logistic problem.
-
-    ``diameter`` bounds max_i |x_iᵀ(v - w)| over two of its points, ``radius`` bounds ‖w - w*‖.
-    """
-
-    diameter: float
-    radius: float
-
-
-def logistic_reach(objective: LinearObjective, minimum: Minimum, initial_gap: float) -> Reach:
-    """The reach of {f ≤ f* + initial_gap}, proved by generalised self-concordance (to the accuracy of ``minimum``)."""
-    if not isinstance(objective.loss, LogisticLoss):
-        raise ValueError("logistic_reach needs a logistic loss; use sampled_stability for other objectives.")
-    X = objective.X
-    weights = objective.loss.curvature(X @ minimum.x)
-    H = X.T @ (weights[:, None] * X) / objective.samples
-    H = H + 2.0 * objective.penalty * torch.eye(len(H), dtype=H.dtype, device=H.device)
-    values, vectors = torch.linalg.eigh(H)
-    if float(values[0]) <= 1e-14 * float(values[-1]):
-        return Reach(math.inf, math.inf)
-    whitened = (X @ vectors) / values.sqrt()
-    size = float(torch.linalg.vector_norm(whitened, dim=1).max())
-    t = _root(size**2 * initial_gap)
-    return Reach(2.0 * t, t / (size * math.sqrt(float(values[0]))))
-
-
-def _root(level: float) -> float:
-    """The t ≥ 0 with e^{-t} - 1 + t = level, rounded up."""
-    low, high = 0.0, 1.0 + level + math.sqrt(2.0 * level) * 2.0
-    while high - low > 1e-13 * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if math.expm1(-middle) + middle < level else (low, middle)
-    return high
+def curvature_ratio(objective: LinearObjective, minimum: Minimum, reach: MarginReach) -> float:
+    """Λ above, the largest eigenvalue of H_c⁻¹H_C; ``inf`` where H_c is singular."""
+    low, high = reach.curvature_range(objective.X @ minimum.x)
+    factor, failed = torch.linalg.cholesky_ex(weighted_gram(objective, low))
+    if bool(failed):
+        return math.inf
+    half = torch.linalg.solve_triangular(factor, weighted_gram(objective, high), upper=False)
+    whole = torch.linalg.solve_triangular(factor, half.T, upper=False)
+    return max(1.0, float(torch.linalg.eigvalsh(0.5 * (whole + whole.T))[-1]) * (1.0 + 1e-12))
 
 
 def stability_ratio(objective: Objective, x: Tensor, y: Tensor) -> float:
@@ -84,6 +61,8 @@ def stability_ratio(objective: Objective, x: Tensor, y: Tensor) -> float:
     curvature = float(d @ point.hvp(d))
     remainder = objective.at(y).value - point.value - float(point.gradient @ d)
     scale = max(abs(point.value), 1e-300)
+    if not (math.isfinite(remainder) and math.isfinite(curvature)):  # overflow says nothing of f
+        return math.nan
     if abs(remainder) < 1e-10 * scale:  # rounding would decide
         return math.nan
     return math.inf if curvature <= 0.0 else 2.0 * remainder / curvature

@@ -6,7 +6,11 @@ and Gower use two facts about a step, and nothing else:
     k any      1/δ_{k+1} ≥ 1/δ_k + ξ_k/(2R²)      descent lemma, convexity, and ‖w_k - w*‖ ≤ R        (gain ξ_k)
     k ∈ 𝒯      1/δ_{k+1} ≥ β_k/δ_k                Hessian stability and the KKT conditions            (growth β_k ≥ 1)
 
-The theorems are different ways of adding these up. R is what the paper calls the diameter: the largest distance of a
+The theorems are different ways of adding these up. Where f is μ-strongly convex a third fact is known, and trivial:
+
+    k any      1/δ_{k+1} ≥ 1/((1 - μξ_k)δ_k)      descent lemma and ‖∇f‖² ≥ 2μδ
+
+R is what the paper calls the diameter: the largest distance of a
 point of the initial sub-level set *from w\\**, that is, a radius about w*.
 """
 
@@ -40,11 +44,13 @@ class Steps:
         gains: ξ_k of every step: η(2 - Lη) for a fixed step η, 1/L for the largest Armijo step.
         growths: β_k for every k ∈ 𝒯; the keys are 𝒯.
         radius: R.
+        mu: μ, where f is known to be strongly convex; only :func:`recursion` uses it.
     """
 
     gains: Sequence[float]
     growths: Mapping[int, float]
     radius: float
+    mu: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.radius > 0.0:
@@ -137,20 +143,21 @@ def explicit_form(steps: Steps) -> Rate:
 
 
 def recursion(steps: Steps, initial_gap: float = math.inf) -> Rate:
-    """The sharpest bound that follows from the two facts: apply the better one at every step.
+    """The sharpest bound that follows from the facts: apply the best one at every step.
 
-        x_0 = 1/δ_0,     x_{k+1} = max(x_k + ξ_k/(2R²), β_k x_k if k ∈ 𝒯),     δ_K ≤ 1/x_K.
+        x_0 = 1/δ_0,     x_{k+1} = max(x_k + ξ_k/(2R²), x_k/(1 - μξ_k), β_k x_k if k ∈ 𝒯),     δ_K ≤ 1/x_K.
 
     This is not in the paper. Unrolled with the first fact off 𝒯 and the second on 𝒯 it gives
 
         1/δ_K ≥ Σ_{k ∉ 𝒯, k < K} ξ_k/(2R²) Π_{i ∈ 𝒯, i > k} β_i,
 
-    the weights that the theorem in the main text states and the appendix falls one block short of.
+    the theorem of the main text with its sum over 0 ≤ k < K; the appendix proves the sum over 1 ≤ k ≤ K. With μ > 0 it
+    is never above (1 - μ/L)ᴷδ_0, the bound that holds without any teleport.
     """
     x = reciprocal(initial_gap)
     curve = [reciprocal(x)]
     for k in range(steps.iterations):
-        candidates = [x + steps.gain(k)]
+        candidates = [x + steps.gain(k), x * reciprocal(1.0 - steps.mu * steps.gains[k]) if x > 0.0 else 0.0]
         if k in steps.growths and x > 0.0:
             candidates.append(steps.growths[k] * x)
         x = max(candidates)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from levelport.numerics.newton import newton_step
 from levelport.objective import Objective, ObjectiveError, Point
 from levelport.solvers._teleport import teleport
 from levelport.solvers.certificate import Certificate
@@ -28,7 +29,9 @@ StepSize = Callable[[Objective, Point], float]
 class Iteration:
     """Iteration k: δ_k, ‖w_k - w*‖, and what the step from w_k⁺ (w_k itself without a teleport) was like.
 
-    ``curvature`` is λ_k = ⟨g, Hg⟩/‖g‖² and ``alignment`` cos ∠(g, Hg), both at w_k⁺.
+    ``curvature`` is λ_k = ⟨g, Hg⟩/‖g‖² and ``alignment`` cos ∠(g, Hg), both at w_k⁺; ``growth`` is ‖∇f(w_k⁺)‖ over
+    ‖∇f(w_k)‖ and ``drop`` is f(w_k) - f(w_k⁺), what the teleport itself won. ``newton`` says that the step went along
+    the Newton direction.
     """
 
     gap: float
@@ -39,15 +42,23 @@ class Iteration:
     curvature: float
     alignment: float
     distance_after_teleport: float
+    landed: Tensor
+    growth: float = 1.0
+    drop: float = 0.0
+    newton: bool = False
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """The rows k = 0, …, K - 1, and the end."""
+    """The iterations k = 0, …, K - 1, and the end.
+
+    ``rounding`` is what f and f* may be off by: a smaller gap is noise.
+    """
 
     rows: tuple[Iteration, ...]
     final_gap: float
     final: Tensor
+    rounding: float = 0.0
 
     @property
     def gaps(self) -> list[float]:
@@ -64,6 +75,10 @@ class Trajectory:
         """λ_k of the iterations that teleported."""
         return {k: row.curvature for k, row in enumerate(self.rows) if row.teleported}
 
+    def resolved(self, k: int) -> bool:
+        """Whether δ_k is more than rounding."""
+        return self.gaps[k] > self.rounding
+
 
 def fixed_step(step: float, teleport_step: float | None = None) -> tuple[StepSize, StepSize]:
     """η at every iteration; a different one after teleports if given."""
@@ -71,18 +86,21 @@ def fixed_step(step: float, teleport_step: float | None = None) -> tuple[StepSiz
     return (lambda objective, point: step), (lambda objective, point: after)
 
 
-def largest_armijo_step(objective: Objective, point: Point, *, relative_accuracy: float = 1e-12) -> float:
-    """max{η : f(w - ηg) ≤ f(w) - η/2 ‖g‖²} for convex f, from below.
+def largest_armijo_step(
+    objective: Objective, point: Point, direction: Tensor | None = None, *, relative_accuracy: float = 1e-12
+) -> float:
+    """max{η : f(w - ηp) ≤ f(w) - η/2 ⟨g, p⟩} for convex f, from below; p is the gradient g unless given.
 
     For convex f the admissible η form an interval [0, η̄]: doubling brackets its end, bisection finds it, and the
     lower end of the last bracket is returned, so that the step itself passes the test.
     """
-    slope = 0.5 * point.gradient_norm**2
-    if slope == 0.0:
+    p = point.gradient if direction is None else direction
+    slope = 0.5 * float(torch.dot(point.gradient, p))
+    if not slope > 0.0:
         return 0.0
 
     def admissible(step: float) -> bool:
-        value = objective.at(point.x - step * point.gradient).value
+        value = objective.at(point.x - step * p).value
         return math.isfinite(value) and value <= point.value - step * slope
 
     step = 1.0
@@ -135,29 +153,48 @@ def descend(
     minimiser: Tensor,
     schedule: Set[int] = frozenset(),
     oracle: Oracle | None = None,
+    newton: bool = False,
     rules: tuple[StepSize, StepSize] = (largest_armijo_step, largest_armijo_step),
 ) -> Trajectory:
-    """K iterations from ``start``; those in ``schedule`` teleport first. ``rules``: plain and teleported steps."""
-    if schedule and oracle is None:
+    """K iterations from ``start``; those in ``schedule`` teleport first. ``rules``: plain and teleported steps.
+
+    With ``newton`` the iterations in ``schedule`` take the largest Armijo step along the Newton direction instead.
+    """
+    if schedule and oracle is None and not newton:
         raise ValueError("a schedule with teleports needs an oracle: pass quadratic_oracle(...) or solver_oracle(...).")
     rows: list[Iteration] = []
     point = objective.at(start, curvature=True)
     for k in range(iterations):
-        teleports = k in schedule and point.gradient_norm > 0.0
-        landed = oracle(point) if teleports and oracle is not None else point
-        step = rules[teleports](objective, landed)
+        scheduled = k in schedule and point.gradient_norm > 0.0
+        landed = oracle(point) if scheduled and oracle is not None and not newton else point
+        direction = _newton_direction(objective, point) if scheduled and newton else landed.gradient
+        if scheduled and newton:
+            step = largest_armijo_step(objective, point, direction)
+        else:
+            step = rules[scheduled](objective, landed)
         certificate = Certificate.at(landed)
         rows.append(
             Iteration(
                 gap=point.value - minimum,
                 distance=float(torch.linalg.vector_norm(point.x - minimiser)),
                 gradient_norm=landed.gradient_norm,
-                teleported=teleports,
+                teleported=scheduled and not newton,
                 step=step,
                 curvature=certificate.curvature,
                 alignment=certificate.alignment,
                 distance_after_teleport=float(torch.linalg.vector_norm(landed.x - minimiser)),
+                landed=landed.x,
+                growth=landed.gradient_norm / point.gradient_norm if point.gradient_norm > 0.0 else 1.0,
+                drop=point.value - landed.value,
+                newton=scheduled and newton,
             )
         )
-        point = objective.at(landed.x - step * landed.gradient, curvature=True)
-    return Trajectory(tuple(rows), point.value - minimum, point.x)
+        point = objective.at(landed.x - step * direction, curvature=True)
+    # f carries some units in the last place, f* as many, and the value they are differences of sets the scale.
+    rounding = 16.0 * torch.finfo(objective.dtype).eps * max(abs(minimum), abs(minimum + rows[0].gap))
+    return Trajectory(tuple(rows), point.value - minimum, point.x, rounding)
+
+
+def _newton_direction(objective: Objective, point: Point) -> Tensor:
+    """H⁻¹g to ten digits."""
+    return -newton_step(point, tolerance=1e-10, max_hvps=20 * objective.dimension).or_downhill(point.gradient)

@@ -1,0 +1,208 @@
+"""Certificates of single steps, Newton steps in place of teleports, lemmas along runs, and the local SQP condition."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from bound_checks import violations
+from hypothesis import given
+from hypothesis import strategies as st
+from theory_problems import Case, cases, logistic_case, quadratic_case, schedules
+
+from levelport import FunctionObjective, teleport
+from levelport.problems.functions import rosenbrock
+from levelport.theory import certify, check_lemmas, descend, local_sqp_condition
+from levelport.theory.certificates import step_factor
+from levelport.theory.rates_stable import newton_steps
+from levelport.theory.steps import explicit_form, measured_form, recursion
+
+K = 8
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+def test_certificates_bound_the_measured_factors(case: Case) -> None:
+    run = case.run(K, frozenset(range(0, K, 2)))
+    found = [one for one in certify(case.objective, run, case.constants) if run.gaps[one.k] > 1e5 * run.rounding]
+    assert found
+    for one in found:
+        slack = 2 * run.rounding / run.gaps[one.k] + 1e-7  # brute-force teleports are exact to about eight digits
+        assert one.measured <= one.pair + slack
+        assert one.measured <= one.proved + slack
+        assert one.alignment == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("factor", [0.4, 1.0, 1.7])
+def test_certificates_hold_for_fixed_steps_too(factor: float) -> None:
+    case = logistic_case("", 60, 1e-2, 1)
+    step = factor / case.constants.L.value
+    run = case.run(K, frozenset(range(1, K, 2)), steps=(step, step))
+    for one in certify(case.objective, run, case.constants):
+        assert one.measured <= min(one.pair, one.proved) + 1e-7
+
+
+def test_the_pairs_explain_a_run_within_a_factor_of_two() -> None:
+    """Near the minimum δ_{k+1}/δ_k is about half of what the pairs allow, while both fall by orders of magnitude."""
+    case = logistic_case("", 60, 1e-2, 1)
+    run = case.run(K, frozenset(range(1, K, 2)))
+    found = [one for one in certify(case.objective, run, case.constants) if one.measured > 0.0]
+    assert len(found) >= 2
+    assert all(0.3 < one.measured / one.pair <= 1.0 + 1e-6 for one in found)
+    assert found[-1].measured < 1e-2 * found[0].measured
+
+
+@given(r=st.floats(1.0, 9.0), m=st.floats(0.05, 1.0), a=st.floats(0.0, 1.0), share=st.floats(0.01, 1.0))
+def test_both_forms_of_the_factor_agree_at_the_armijo_step(r: float, m: float, a: float, share: float) -> None:
+    armijo, plain = (step_factor(r, m, a, 1 / r, armijo=way) for way in (True, False))
+    assert armijo == pytest.approx(plain, abs=1e-12)
+    # A step that passed Armijo's test and is shorter promises less.
+    assert step_factor(r, m, a, share / r, armijo=True) >= armijo - 1e-12
+
+
+@pytest.mark.parametrize("schedule_name", list(schedules(K)))
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+def test_rates_hold_for_gradient_descent_with_intermittent_newton_steps(case: Case, schedule_name: str) -> None:
+    schedule, constants = schedules(K)[schedule_name], case.constants
+    stability = constants.stability
+    assert stability is not None
+    run = descend(
+        case.objective,
+        case.start,
+        K,
+        minimum=constants.minimum.value,
+        minimiser=constants.minimum.x,
+        schedule=schedule,
+        newton=True,
+    )
+    steps = newton_steps(K, schedule, constants.L.value, constants.radius.value, stability, constants.mu.value)
+    for curve in (recursion(steps, constants.initial_gap), explicit_form(steps), measured_form(steps, run.gaps)):
+        assert violations(curve, run.gaps, case.rounding) == []
+    if schedule_name == "always":
+        factor = 1 - stability.lower / stability.upper
+        assert violations([constants.initial_gap * factor**k for k in range(K + 1)], run.gaps, case.rounding) == []
+    for row in run.rows:
+        if row.newton and row.gap > 1e5 * run.rounding:
+            assert row.step >= (1 - 1e-6) / stability.upper  # the largest Armijo step along the Newton direction
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+def test_lemmas_hold_along_runs(case: Case) -> None:
+    run = case.run(K, frozenset({0, 3, 4}))
+    checks = check_lemmas(run, case.constants)
+    # The brute-force boundary is found to about eight digits, which a tiny gap magnifies.
+    assert [str(one) for one in checks if not one.holds and not one.name.startswith("relaxation")] == []
+    assert next(one for one in checks if one.name.startswith("relaxation")).worst < 1e-4
+    assert len(checks) == 6
+
+
+def test_broken_lemmas_are_reported() -> None:
+    case = logistic_case("", 60, 1e-2, 1)
+    run = case.run(4, frozenset({1}))
+    rising = replace(run, final_gap=2 * run.gaps[0])
+    assert "BROKEN" in str(check_lemmas(rising, case.constants)[0])
+    inside = replace(run, rows=(run.rows[0], replace(run.rows[1], drop=0.1 * run.gaps[1]), *run.rows[2:]))
+    assert not next(one for one in check_lemmas(inside, case.constants) if "relaxation" in one.name).holds
+    far = replace(run, rows=(replace(run.rows[0], distance=1e3), *run.rows[1:]))
+    assert not next(one for one in check_lemmas(far, case.constants) if "units of R" in one.name).holds
+
+
+def lagrangian_hessian(objective: FunctionObjective, x: torch.Tensor, multiplier: float) -> torch.Tensor:
+    """∇²(-½ log ‖∇f‖² + νf) by automatic differentiation alone."""
+
+    def lagrangian(w: torch.Tensor) -> torch.Tensor:
+        value = objective.fun(w)
+        (gradient,) = torch.autograd.grad(value, w, create_graph=True)
+        return -0.5 * torch.log(gradient.square().sum()) + multiplier * value
+
+    hessian = torch.autograd.functional.hessian(lagrangian, x.clone())
+    assert isinstance(hessian, torch.Tensor)
+    return hessian
+
+
+def smooth(w: torch.Tensor) -> torch.Tensor:
+    """Convex, with third derivatives that matter."""
+    rows = torch.tensor([[1.0, 2.0, 0.0], [-1.0, 0.5, 1.0], [0.3, -1.0, -2.0], [0.0, 1.0, 1.5]], dtype=w.dtype)
+    return torch.nn.functional.softplus(rows @ w).sum() + 0.2 * (w**2 @ torch.tensor([1.0, 2.0, 0.5], dtype=w.dtype))
+
+
+@pytest.mark.parametrize(
+    ("fun", "start"), [(smooth, [2.0, -1.0, 1.0]), (rosenbrock, [-0.5, 0.8])], ids=["convex", "rosenbrock"]
+)
+def test_local_condition_against_automatic_differentiation(fun, start: list[float]) -> None:
+    x = torch.tensor(start, dtype=torch.float64)
+    objective = FunctionObjective(fun, like=x)
+    landed = teleport(objective, x, tol=1e-9, max_hvps=300).x
+    assert isinstance(landed, torch.Tensor)
+    point = objective.at(landed, curvature=True)
+    found = local_sqp_condition(objective, landed)
+    matrix = lagrangian_hessian(objective, landed, found.multiplier / point.gradient_norm**2)
+    basis = torch.linalg.svd(point.normal[None, :]).Vh[1:]
+    inside = torch.linalg.eigvalsh(basis @ matrix @ basis.T)
+    assert found.exact
+    assert found.largest == pytest.approx(float(torch.linalg.eigvalsh(matrix)[-1]), rel=1e-5)
+    assert found.tangent_smallest == pytest.approx(float(inside[0]), rel=1e-4, abs=1e-6)
+    assert found.tangent_largest == pytest.approx(float(inside[-1]), rel=1e-4)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.7, 0.95])
+def test_predicted_rate_is_that_of_the_published_update(share: float) -> None:
+    """The update with a fixed ρ below the tangent limit converges at the predicted rate; above it, it does not."""
+    x = torch.tensor([2.0, -1.0, 1.0], dtype=torch.float64)
+    objective = FunctionObjective(smooth, like=x)
+    landed = teleport(objective, x, tol=1e-10, max_hvps=500).x
+    assert isinstance(landed, torch.Tensor)
+    level = objective.at(landed).value
+    found = local_sqp_condition(objective, landed)
+    assert found.critical
+    assert found.published_limit < found.tangent_limit
+
+    def errors(rho: float, iterations: int) -> list[float]:
+        w, seen = landed + 1e-3 * torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64), []
+        for _ in range(iterations):
+            point = objective.at(w, curvature=True)
+            g, q, square = point.gradient, point.hessian_gradient, point.gradient_norm**2
+            v = max(0.0, rho * float(g @ q) / square + point.value - level) * g
+            w = w + (rho * q - v) / square
+            seen.append(float(torch.linalg.vector_norm(w - landed)))
+        return seen
+
+    rho = share * found.tangent_limit
+    measured = errors(rho, 40)
+    usable = [k for k in range(5, 39) if measured[k + 1] > 1e-7]
+    slope = (measured[usable[-1] + 1] / measured[usable[0]]) ** (1 / (usable[-1] + 1 - usable[0]))
+    assert slope == pytest.approx(found.rate(rho), rel=0.1)
+    assert errors(1.3 * found.tangent_limit, 200)[-1] > 1e-3
+
+
+def test_local_condition_of_a_quadratic_in_closed_form() -> None:
+    """θ_i = λ_i(λ_max - λ_i)/‖g‖² on the tangent space, 2λ_max²/‖g‖² along the normal."""
+    case = quadratic_case("", [0.5, 1.0, 4.0], 3)
+    landed = case.oracle(case.objective.at(case.start, curvature=True))
+    found, square = local_sqp_condition(case.objective, landed.x), landed.gradient_norm**2
+    assert found.tangent_smallest * square == pytest.approx(0.5 * 3.5, rel=1e-5)
+    assert found.tangent_largest * square == pytest.approx(3.0, rel=1e-5)
+    assert found.largest * square == pytest.approx(32.0, rel=1e-5)
+    assert found.published_limit == pytest.approx(square / 32.0, rel=1e-5)
+
+
+def test_lanczos_and_the_written_out_condition_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    from levelport.theory import local_sqp
+
+    case = quadratic_case("", [0.5, 0.8, 1.0, 2.0, 4.0], 3)
+    landed = case.oracle(case.objective.at(case.start, curvature=True)).x
+    dense = local_sqp_condition(case.objective, landed)
+    monkeypatch.setattr(local_sqp, "_DENSE", 0)
+    iterative = local_sqp_condition(case.objective, landed)
+    assert not iterative.exact
+    assert iterative.largest == pytest.approx(dense.largest, rel=1e-6)
+    assert iterative.tangent_largest == pytest.approx(dense.tangent_largest, rel=1e-6)
+
+
+def test_flat_level_sets_are_not_critical() -> None:
+    sphere = quadratic_case("", [2.0, 2.0, 2.0], 0)
+    found = local_sqp_condition(sphere.objective, sphere.start)
+    assert not found.critical
+    assert "promises no linear convergence" in found.sentence()
+    assert math.isfinite(found.published_limit)

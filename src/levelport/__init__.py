@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from levelport.problems import problem
     from levelport.solvers import SQP, Auto, Solver, TeleportResult, TeleportStatus, teleport
+    from levelport.theory import diagnose
 
 __version__ = "0.1.0"
 
@@ -52,6 +53,7 @@ _HOMES = {
         "minimize",
     ),
     "problems": ("problem",),
+    "theory": ("diagnose",),
     "solvers": ("SQP", "Auto", "Solver", "TeleportResult", "TeleportStatus", "teleport"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -82,6 +84,7 @@ __all__ = [
     "Teleporter",
     "WhenItPays",
     "WhenStalled",
+    "diagnose",
     "minimize",
     "problem",
     "teleport",

@@ -69,7 +69,7 @@ class Diagnosis:
     coercivity: Coercivity
     before: NewtonAlignment | None
     after: NewtonAlignment | None
-    teleport: TeleportResult
+    teleport: TeleportResult[Tensor]
     certificate: StepCertificate | None
     local_sqp: LocalSQP | None
     race: Race
@@ -162,7 +162,6 @@ def diagnose(
     if not start.finite or start.gradient_norm == 0.0:
         raise ValueError("x must be a point with a finite value and a gradient that does not vanish.")
     result = teleport(objective, flat, max_hvps=max_hvps)
-    assert isinstance(result.x, Tensor)
     landed = objective.at(result.x, curvature=True)
     convex, constants = _constants(objective, start)
     return Diagnosis(

@@ -124,7 +124,6 @@ def solver_oracle(objective: Objective, solver: str = "auto", *, max_hvps: int =
 
     def oracle(point: Point) -> Point:
         x = teleport(objective, point.x, solver, max_hvps=max_hvps, tol=tol).x
-        assert isinstance(x, Tensor)
         return objective.at(x, curvature=True)
 
     return oracle

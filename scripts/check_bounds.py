@@ -19,7 +19,7 @@ from levelport.theory.rates_stable import newton_steps
 from levelport.theory.steps import recursion
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "theory"))
-from theory_problems import Case, logistic_case
+from theory_problems import Case, logistic_case  # type: ignore[import-not-found]
 
 K = 10
 SCHEDULES = (frozenset(range(1, K, 2)), frozenset(range(K)), frozenset({2, 3, 4, 7, 8}))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
-from levelport.lab.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, new_figure, save
+from levelport.lab.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, new_figure, save
 from levelport.theory.promises import Audit
 
 _LOOKS = {
@@ -18,7 +18,7 @@ _LOOKS = {
     "teleports, measured gaps": (ORANGE, "-"),
     "teleports, explicit": (BLUE, "--"),
     "teleports, recursion": (BLUE, "-"),
-    "Newton steps, recursion": (GREEN, "-."),
+    "Newton steps, recursion": (SKY, "-."),
 }
 
 
@@ -31,7 +31,7 @@ def draw_gaps(found: Audit, axes: Axes) -> None:
     for label, run, colour, width in (
         ("measured: GD", descent, BLACK, 2.2),
         ("measured: GD with teleports", teleported, RED, 2.8),
-        ("measured: GD with Newton steps", newton, GREEN, 1.4),
+        ("measured: GD with Newton steps", newton, SKY, 1.4),
     ):
         gaps = [gap if run.resolved(k) else math.nan for k, gap in enumerate(run.gaps)]
         axes.plot(range(len(gaps)), gaps, color=colour, linewidth=width, label=label)

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 import levelport
-from levelport.optim import Armijo, FixedStep, Momentum, Newton, Normalized, Polyak
+from levelport.optim import LBFGS, Armijo, FixedStep, Momentum, Newton, Normalized, Polyak
 from levelport.solvers import SQP, Auto
 
 SECONDS = 60
@@ -37,7 +37,7 @@ SECONDS = 60
 
 NAMES: dict[str, Any] = {name: getattr(levelport, name) for name in levelport.__all__ if name != "problem"}
 NAMES |= {"torch": torch, "nn": nn, "math": math, "SQP": SQP, "Auto": Auto}
-NAMES |= {rule.__name__: rule for rule in (Armijo, FixedStep, Momentum, Newton, Normalized, Polyak)}
+NAMES |= {rule.__name__: rule for rule in (LBFGS, Armijo, FixedStep, Momentum, Newton, Normalized, Polyak)}
 
 SMOOTH = [
     "u.square().sum()",
@@ -224,7 +224,7 @@ def _variables(layout: str, entries: list[float], dtype: str) -> str:
 def _arguments(rng: random.Random, door: str) -> tuple[list[str], dict[str, Any]]:
     facts: dict[str, Any] = {}
     arguments = []
-    solver = rng.choice(["'auto'", "'auto'", "'auto'", "'sqp'", "Auto(explore=1)", "Auto(krylov=2)", "Auto(memory=1)"])
+    solver = rng.choice(["'auto'", "'auto'", "'krylov'", "'krylov'", "'sqp'", "Auto(explore=1)", "Auto(krylov=2)"])
     facts["solver"] = solver
     arguments.append(f"solver={solver}")
     facts["max_hvps"] = rng.choice([1, 2, 3, 5, 10, 10, 20])
@@ -251,6 +251,7 @@ def _arguments(rng: random.Random, door: str) -> tuple[list[str], dict[str, Any]
                 "'auto'",
                 "'armijo'",
                 "'newton-cg'",
+                "LBFGS()",
                 "FixedStep(0.1)",
                 "Momentum(0.1)",
                 "Normalized(0.1)",

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from levelport.numerics.curvature import hessian_by_columns
-from levelport.objective import Point
+from levelport.objective import Point, norm
 
 DENSE_LIMIT = 400
 """Up to this dimension :func:`extremes` writes the Hessian out, one HVP per column."""
@@ -66,14 +66,14 @@ class Lanczos:
         coefficients = spanned @ image
         image = image - spanned.T @ coefficients
         image = image - spanned.T @ (spanned @ image)  # twice is enough (Kahan and Parlett)
-        diagonal, norm = torch.stack([coefficients[m], torch.linalg.vector_norm(image)]).tolist()
-        if not (math.isfinite(diagonal) and math.isfinite(norm)):
+        diagonal, length = torch.stack([coefficients[m], norm(image)]).tolist()
+        if not (math.isfinite(diagonal) and math.isfinite(length)):
             return False
         self._diagonal.append(diagonal)
-        self._off_diagonal.append(norm)
-        self._next_norm = norm
+        self._off_diagonal.append(length)
+        self._next_norm = length
         if not self.exhausted:
-            self._basis[m + 1] = image / norm
+            self._basis[m + 1] = image / length
         self._diagonalise()
         return True
 
@@ -140,12 +140,12 @@ class KrylovModel(Lanczos):
             # Just right of the pole; a finite radius moves it further.
             shift = max(0.0, -float(theta[0])) + 1e-6 * float(theta.abs().max())
         step = -c / (theta + shift)
-        if float(step.norm()) > radius:
-            low, high = shift, shift + float(c.norm()) / radius
+        if float(norm(step)) > radius:
+            low, high = shift, shift + float(norm(c)) / radius
             for _ in range(60):
                 shift = 0.5 * (low + high)
                 step = -c / (theta + shift)
-                low, high = (shift, high) if float(step.norm()) > radius else (low, shift)
+                low, high = (shift, high) if float(norm(step)) > radius else (low, shift)
                 if high - low <= 1e-3 * high:
                     break
             step = -c / (theta + high)
@@ -163,7 +163,9 @@ class KrylovModel(Lanczos):
     def predicted_norm(self) -> float:
         """sqrt(2 θ_max · decrease): the largest gradient norm that the model sees on its level set."""
         _, decrease = self.descent()
-        return math.sqrt(max(0.0, 2.0 * self.largest * decrease)) if self.convex() else math.nan
+        if not self.convex():
+            return math.nan
+        return math.sqrt(2.0 * self.largest) * math.sqrt(max(0.0, decrease))  # their product may leave the range
 
 
 @dataclass(frozen=True)

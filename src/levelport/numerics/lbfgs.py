@@ -83,7 +83,7 @@ class QuasiNewton:
             ring = torch.arange(self._newest + 1, self._newest + 1 + self._memory, device=s.device)
             self._order = ring % self._memory
         self._in_use = rows.first(self._count)
-        self._in_use.R[:, -1] = self._oldest_first(self._in_use.S @ y)
+        self._in_use.R[:, -1] = self._oldest_first(self._in_use.S @ y).to(rows.R.dtype)
         self._scale = sy / yy if self._initial is None else sy / torch.dot(y, self._initial(y))
         return True
 
@@ -97,17 +97,19 @@ class QuasiNewton:
         if self._in_use is None:
             return v.clone() if self._initial is None else self._initial(v)
         S, Y, R = self._in_use
-        alpha = torch.linalg.solve_triangular(R, self._oldest_first(S @ v)[:, None], upper=True)[:, 0]
-        q = torch.addmv(v, Y.T, self._by_row(alpha), alpha=-1.0)
+        alpha = torch.linalg.solve_triangular(R, self._oldest_first(S @ v)[:, None].to(R.dtype), upper=True)[:, 0]
+        q = torch.addmv(v, Y.T, self._by_row(alpha).to(v.dtype), alpha=-1.0)
         q = (q if self._initial is None else self._initial(q)) * self._scale
         right = (R.diagonal() * alpha).sub_(self._oldest_first(Y @ q))
         delta = torch.linalg.solve_triangular(R.T, right[:, None], upper=False)[:, 0]
-        return torch.addmv(q, S.T, self._by_row(delta))
+        return torch.addmv(q, S.T, self._by_row(delta).to(v.dtype))
 
     def _allocated(self, like: Tensor) -> _Rows:
         if self._rows is None:
             S = like.new_empty(self._memory, like.numel())
-            self._rows = _Rows(S, torch.empty_like(S), like.new_zeros(self._memory, self._memory))
+            # Half precision has no triangular solves.
+            R = like.new_zeros(self._memory, self._memory, dtype=torch.promote_types(like.dtype, torch.float32))
+            self._rows = _Rows(S, torch.empty_like(S), R)
         return self._rows
 
     def _oldest_first(self, by_row: Tensor) -> Tensor:

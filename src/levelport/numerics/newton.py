@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from levelport.numerics.curvature import hessian_matrix
-from levelport.objective import Objective, Point
+from levelport.objective import Objective, Point, norm
 from levelport.objectives.linear import LinearObjective
 
 DENSE_LIMIT = 3000
@@ -37,14 +37,15 @@ class NewtonStep:
 
 def newton_step(point: Point, *, tolerance: float, max_hvps: int) -> NewtonStep:
     """Solve ∇²f s = -∇f at ``point`` to a relative residual of ``tolerance``, with at most ``max_hvps`` products."""
-    residual = -point.gradient
+    # In units of the gradient where its square may leave the range.
+    unit = 1.0 if 1e-100 < point.gradient_norm < 1e100 else point.gradient_norm
+    residual = -point.gradient / unit
     result = NewtonStep(torch.zeros_like(residual))
-    search, energy = residual, point.gradient_norm**2
+    first = point.gradient_norm / unit
+    search, energy = residual, first * first
     for _ in range(max_hvps):
         image = point.hvp(search)
-        curvature, bound = torch.stack(
-            [torch.dot(search, image), torch.linalg.vector_norm(search) * torch.linalg.vector_norm(image)]
-        ).tolist()
+        curvature, bound = torch.stack([torch.dot(search, image), norm(search) * norm(image)]).tolist()
         noise = torch.finfo(residual.dtype).eps * bound  # below it the sign of the curvature means nothing
         if not curvature > noise:
             result.negative = curvature < -noise
@@ -54,10 +55,13 @@ def newton_step(point: Point, *, tolerance: float, max_hvps: int) -> NewtonStep:
         residual = torch.sub(residual, image, alpha=length)
         result.decrease += 0.5 * length * energy
         following = float(torch.dot(residual, residual))
-        if following <= (tolerance * point.gradient_norm) ** 2:
+        if following <= (tolerance * first) ** 2:
             break
         search = torch.add(residual, search, alpha=following / energy)
         energy = following
+    if unit != 1.0:
+        result.step.mul_(unit)
+        result.decrease *= unit * unit
     return result
 
 

@@ -56,6 +56,14 @@ def twice_differentiable(device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """The caller's autocast and inference mode, which would reach into a solver's own products, are off in here."""
+    plain = torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
+    with plain, torch.autocast(device.type, enabled=False):
+        yield
+
+
+@contextmanager
 def isolated(
     device: torch.device, *, replay: RandomState | None = None, full_precision: bool = False
 ) -> Iterator[None]:

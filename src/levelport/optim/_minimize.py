@@ -8,12 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from levelport import checks
 from levelport.objective import Cost, Objective, Point
 from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.function import as_objective
+from levelport.objectives.isolation import full_precision
 from levelport.objectives.structure import X
 from levelport.optim import defaults
 from levelport.optim.armijo import Armijo
@@ -112,7 +114,7 @@ def minimize(
     if isinstance(objective, DistributedObjective) and math.isfinite(max_seconds):
         raise ValueError("max_seconds cannot be used across ranks, whose clocks differ; use max_cost.")
     descent = _Descent(objective, limits, settings, callback)
-    with progress_bar(progress, max_iterations, max_cost) as show:
+    with full_precision(objective.device), progress_bar(progress, max_iterations, max_cost) as show:
         descent.show = show
         status = descent.loop(rule, schedule, flat)
     return MinimizeResult(
@@ -179,8 +181,9 @@ class _Descent:
 
     def loop(self, rule: StepRule, schedule: Schedule, x0: Tensor) -> MinimizeStatus:
         self.point = self.objective.at(x0, curvature=schedule.due(0, self._history) if not schedule.watches else False)
-        if not self.point.finite:
+        if not (self.point.finite and bool(torch.isfinite(x0).all())):
             return MinimizeStatus.NON_FINITE_START
+        self.objective.verify_deterministic(self.point)
         self._record("start", step=math.nan)
         state = None
         while True:

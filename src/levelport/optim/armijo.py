@@ -56,7 +56,7 @@ class Armijo:
 
     def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
         known = after_teleport(teleport) if self.use_curvature else None
-        squared = point.gradient_norm**2
+        size_of_gradient = point.gradient_norm
         decrease = Decrease.at(point.value, self.c, objective.dtype)
         by_slopes: bool | None = None
 
@@ -64,14 +64,17 @@ class Armijo:
             nonlocal by_slopes
             # The accepted trial becomes the next point, so its gradient reuses this forward pass.
             trial = objective.at(point.x - size * point.gradient)
+            first_order = size * size_of_gradient * size_of_gradient  # in this order: the square may leave the range
             if by_slopes is None:  # the first trial decides: a step that had to become tiny is no excuse
-                by_slopes = known is None and decrease.is_noise(trial.value, size * squared)
+                by_slopes = known is None and decrease.is_noise(trial.value, first_order)
             if by_slopes:
                 # For a quadratic the condition says the same of slopes, which rounding has not reached yet
                 # (Hager and Zhang's approximate condition, 2005): ⟨∇f(x - η g), g⟩ ≥ (2c - 1) ‖g‖².
-                good = float(torch.dot(trial.gradient, point.gradient)) >= (2.0 * self.c - 1.0) * squared
+                slope = float(torch.dot(trial.gradient, point.normal))
+                good = slope >= (2.0 * self.c - 1.0) * size_of_gradient
+                good = good and trial.value <= point.value + decrease.rounding
             else:
-                good = decrease.holds(trial.value, size * squared, forgive=size == known)
+                good = decrease.holds(trial.value, first_order, forgive=size == known)
             return trial if good else None
 
         found = armijo_search(

@@ -22,9 +22,10 @@ from levelport.optim.torch_base import FlatOptimizer
 from levelport.solvers import TeleportResult
 
 
-def polyak_step(value: float, f_star: float, squared_norm: float) -> float:
+def polyak_step(value: float, f_star: float, gradient_norm: float) -> float:
     """(f - f*)/‖g‖², or 0 where f is already at or below f* or the gradient vanishes."""
-    return max(0.0, value - f_star) / squared_norm if squared_norm > 0.0 else 0.0
+    # Divided twice: the square may leave the range.
+    return max(0.0, value - f_star) / gradient_norm / gradient_norm if gradient_norm > 0.0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Polyak:
         checks.positive(max_step=self.max_step)
 
     def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
-        size = min(self.max_step, polyak_step(point.value, self.f_star, point.gradient_norm**2))
+        size = min(self.max_step, polyak_step(point.value, self.f_star, point.gradient_norm))
         return Step(objective.at(point.x - size * point.gradient), None, size)
 
 
@@ -65,8 +66,8 @@ class PolyakSGD(FlatOptimizer):
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor:  # type: ignore[override]
         """Evaluate the loss and take one step."""
         loss = StepLoss.of(self.required(closure), self.parameters(), either=True)()
-        squared = self.gradient_norm() ** 2
+        size = self.gradient_norm()
         for group in self.param_groups:
-            group["step_size"] = min(float(group["lr"]), polyak_step(float(loss), group["f_star"], squared))
+            group["step_size"] = min(float(group["lr"]), polyak_step(float(loss), group["f_star"], size))
             self.descend(group, group["step_size"])
         return loss

@@ -66,12 +66,12 @@ def land(objective: Objective, start: Point, move: Move, bearable: float = math.
     if end.x is start.x or end.gradient_norm == 0.0:
         return Landing(end)
     curvature = abs(move.result.curvature)
-    squared = end.gradient_norm**2
     # Without a curvature, the step that leads back as far as the teleport led away.
     size = 1.0 / curvature if curvature > 0.0 else float(norm(end.x - start.x)) / end.gradient_norm
     for _ in range(_TRIALS):
+        asked = _SHARE * size * end.gradient_norm * end.gradient_norm  # in this order: a square may leave the range
         trial = objective.at(torch.add(end.x, end.gradient, alpha=-size))
-        if math.isfinite(trial.value) and trial.value <= min(end.value - _SHARE * size * squared, start.value):
+        if math.isfinite(trial.value) and trial.value <= min(end.value - asked, start.value):
             averaged = Certificate.averaged(end, trial) if math.isfinite(bearable) else None
             return Landing(start) if averaged is not None and averaged.curvature > bearable else Landing(trial, size)
         size *= 0.5

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from levelport.numerics.lbfgs import InitialMatrix, QuasiNewton
-from levelport.objective import Point
+from levelport.objective import Point, norm
 from levelport.solvers.certificate import Frame
 from levelport.solvers.contract import Monitor, TeleportProblem
 from levelport.solvers.result import TeleportStatus
@@ -124,7 +124,7 @@ class LevelSetAscent:
         direction = self.quasi_newton.apply(frame.ascent)
         if frame.on_level:
             direction.sub_(torch.dot(direction, frame.normal) * frame.normal)
-        slope, length = torch.stack([torch.dot(direction, frame.ascent), torch.linalg.vector_norm(direction)]).tolist()
+        slope, length = torch.stack([torch.dot(direction, frame.ascent), norm(direction)]).tolist()
         if not (math.isfinite(length) and slope > 1e-6 * length * frame.ascent_norm):
             self.quasi_newton.forget()
             return frame.ascent.clone(), frame.ascent_norm * frame.ascent_norm, frame.ascent_norm

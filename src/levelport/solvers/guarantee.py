@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from levelport.objective import Objective, Point
+from levelport.objectives.isolation import full_precision
 from levelport.solvers.certificate import Certificate
 from levelport.solvers.contract import Callback, Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.result import TeleportResult, TeleportStatus
@@ -55,6 +56,18 @@ def move_from(
     certify: bool = True,
 ) -> Move:
     """The same with what an optimizer can use besides. Without ``certify`` the solver's own certificate will do."""
+    with full_precision(objective.device):
+        return _move(start, objective, solver, settings, callback, certify)
+
+
+def _move(
+    start: Point,
+    objective: Objective,
+    solver: Solver,
+    settings: Settings,
+    callback: Callback | None,
+    certify: bool,
+) -> Move:
     began, before = time.perf_counter(), objective.cost
     objective, start = solver.view(objective, start)
     problem = TeleportProblem(
@@ -102,17 +115,18 @@ def move_from(
 def _solve(solver: Solver, problem: TeleportProblem, monitor: Monitor) -> Outcome:
     """Answer hopeless starts at once; otherwise verify the function and run the solver."""
     start = problem.start
-    if not start.finite:
-        detail = f"f = {start.value}, ‖∇f‖ = {start.gradient_norm}"
+    if not (start.finite and bool(torch.isfinite(start.x).all())):
+        detail = f"f = {start.value}, ‖∇f‖ = {start.gradient_norm}, largest |x| = {float(start.x.abs().max())}"
         return Outcome(start, TeleportStatus.NON_FINITE_START, detail)
     problem.objective.verify_deterministic(start)
     if start.gradient_norm == 0.0:
         return Outcome(start, TeleportStatus.STATIONARY_START)
-    problem.objective.verify_curvature(start)
+    doubt = problem.objective.verify_curvature(start)
     if not bool(torch.isfinite(start.hessian_normal).all()):
         detail = "the Hessian-vector product at the start is not finite"
         return Outcome(start, TeleportStatus.NON_FINITE_START, detail)
-    return solver.solve(problem, monitor)
+    outcome = solver.solve(problem, monitor)
+    return outcome if doubt is None or outcome.detail else replace(outcome, detail=doubt)
 
 
 def _uphold_guarantee(outcome: Outcome, problem: TeleportProblem) -> Outcome:

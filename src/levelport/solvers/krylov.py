@@ -150,7 +150,7 @@ class Krylov(Solver):
         if problem.radius is not None:
             radius = min(radius, INSIDE * problem.radius)
         coordinates, promised = model.descent(radius)
-        length = float(coordinates.norm())
+        length = float(norm(coordinates))
         if promised < problem.least_decrease:
             return Outcome(start, TeleportStatus.NOT_WORTHWHILE, certificate=_curvature_only(theta))
         if not (promised > 0.0 and math.isfinite(promised) and 0.0 < length < math.inf):

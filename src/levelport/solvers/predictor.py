@@ -39,7 +39,9 @@ class Prediction:
 
     def norm_on_level(self, end: Point, level: float) -> float:
         """‖∇f‖ that ``end``, a little below the level, will have on it: ‖∇f‖² grows by 2 θ_max per unit of f."""
-        return math.hypot(end.gradient_norm, math.sqrt(2.0 * self.model.largest * max(0.0, level - end.value)))
+        return math.hypot(
+            end.gradient_norm, math.sqrt(2.0 * self.model.largest) * math.sqrt(max(0.0, level - end.value))
+        )
 
     @property
     def reach(self) -> float:
@@ -109,11 +111,13 @@ def _descend(problem: TeleportProblem, model: KrylovModel) -> tuple[Point | None
     if not convex:
         cauchy = start.gradient_norm / steepest
         radius = min(radius, max(cauchy, 0.1 * float(norm(start.x))))
+    if radius == 0.0:
+        return None, math.inf  # the length of a step is below the smallest number
     best: Point | None = None
     mismatch = math.inf
     for attempt in range(10):
         coordinates, predicted = model.descent(radius)
-        length = float(coordinates.norm())
+        length = float(norm(coordinates))
         if not (predicted > 0.0 and math.isfinite(predicted) and 0.0 < length < math.inf):
             break
         trial = problem.objective.at(start.x + model.lift(coordinates), curvature=True)

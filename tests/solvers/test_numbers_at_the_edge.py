@@ -1,0 +1,96 @@
+"""Squares that leave the range of numbers, half precision, and doubts: a result and a status, never an exception."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from levelport import TeleportStatus, minimize, teleport
+from levelport.objective import norm
+from levelport.optim import Armijo, Polyak
+
+
+def tensor(*entries: float) -> Tensor:
+    return torch.tensor(entries, dtype=torch.float64)
+
+
+def quartic(x: Tensor) -> Tensor:
+    return (x**4).sum() + x[0] * x[1] + x[0]
+
+
+@pytest.mark.parametrize("exponent", [-320, -310, -200, -162, -154, -100, 0, 100, 153, 154, 200, 307])
+def test_norm_at_all_sizes(exponent: int) -> None:
+    unit = float(f"1e{exponent}")
+    found = float(norm(tensor(3.0 * unit, -4.0 * unit, 0.0)))
+    assert found == pytest.approx(math.hypot(3.0 * unit, 4.0 * unit), rel=1e-14, abs=0.0)
+
+
+def test_norm_of_what_has_none() -> None:
+    assert float(norm(tensor(math.inf, 1.0))) == math.inf
+    assert math.isnan(float(norm(tensor(math.nan, 1.0))))
+    assert float(norm(tensor(0.0, 0.0))) == 0.0
+    assert float(norm(tensor(1e308, 1e308, 1e308, 1e308))) == math.inf
+
+
+@pytest.mark.parametrize("power", [-660, -520, 520, 660])
+def test_a_power_of_two_changes_nothing(power: int) -> None:
+    """f·2ᵏ has the same sub-level sets: the same teleport, though ‖∇f‖² is 0 or infinite."""
+    plain = teleport(quartic, tensor(1.0, 0.5))
+    scaled = teleport(lambda x: 2.0**power * quartic(x), tensor(1.0, 0.5))
+    assert scaled.status is plain.status
+    assert scaled.gradient_norm / 2.0**power == pytest.approx(plain.gradient_norm, rel=1e-6)
+    torch.testing.assert_close(scaled.x, plain.x, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["auto", "armijo", "newton-cg", Polyak(max_step=1.0), Armijo(c=0.1)], ids=str)
+@pytest.mark.parametrize("scale", [1e-170, 1e155, 1e200])
+def test_descent_with_squares_out_of_range(method: object, scale: float) -> None:
+    result = minimize(lambda x: scale * (x * x).sum(), tensor(1.0, 1.0), method, max_iterations=200)  # type: ignore[arg-type]
+    assert result.value <= 2.0 * scale
+    if method == "newton-cg":
+        assert result.success
+
+
+def test_a_step_below_the_smallest_number() -> None:
+    result = teleport(lambda x: 1e-162 * x.sum() - 0.5e163 * (x * x).sum(), tensor(0.0, 0.0))
+    assert result.value <= result.value_start
+    assert result.gradient_norm >= result.gradient_norm_start > 0.0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("solver", ["auto", "sqp"])
+def test_half_precision_keeps_the_guarantee(dtype: torch.dtype, solver: str) -> None:
+    result = teleport(quartic, torch.tensor([1.0, 0.5], dtype=dtype), solver)
+    assert result.x.dtype is dtype
+    assert result.value <= result.value_start * (1.0 + (1e-6 if solver == "sqp" else 0.0))
+    assert result.gradient_norm >= result.gradient_norm_start
+    assert minimize(quartic, torch.tensor([1.0, 0.5], dtype=dtype), max_iterations=20).value < result.value_start
+
+
+def test_an_inflection_is_a_doubt_and_no_error() -> None:
+    """∇²f = 0 at the start is true here, and ∇f changes by much around it."""
+    result = teleport(lambda x: (x + (1e8 * x) ** 3).sum(), tensor(0.0, 0.0))
+    assert result.status is TeleportStatus.CONVERGED
+    assert "second derivative vanishes" in result.detail
+
+
+def test_a_kink_is_a_doubt_and_no_error() -> None:
+    result = teleport(lambda x: (x + 1e8 * x.relu() ** 2).sum(), tensor(0.0, 0.0))
+    assert "second derivative vanishes" in result.detail
+
+
+@pytest.mark.parametrize("verb", [teleport, minimize])
+def test_autocast_around_a_solve_changes_nothing(verb: object) -> None:
+    """A solver's own products would otherwise be made in half precision."""
+    plain = verb(quartic, torch.tensor([1.0, 0.5]))  # type: ignore[operator]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = verb(quartic, torch.tensor([1.0, 0.5]))  # type: ignore[operator]
+    assert torch.equal(plain.x, inside.x)
+
+
+def test_minimize_refuses_noise() -> None:
+    with pytest.raises(ValueError, match="not deterministic"):
+        minimize(lambda x: x.square().sum() * (1.0 + torch.rand(())), tensor(1.0, 1.0))

@@ -30,7 +30,7 @@ def test_small_networks_are_never_hurt(activation: str, optimizer: str, schedule
     """A few seeds of the study of :mod:`levelport.lab.bench.safety`."""
     for seed in range(2):
         plain, _ = safety.train(activation, optimizer, seed, lambda inner: inner)
-        twins = safety.compare(activation, optimizer, schedule, seed, plain)
+        twins = safety.against_twin(activation, optimizer, schedule, seed, plain)
         assert twins.safe, twins
 
 

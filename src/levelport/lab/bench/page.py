@@ -18,6 +18,7 @@ from levelport.lab.bench.findings import HARD
 from levelport.lab.bench.growth import ACCURACY, REG
 from levelport.lab.bench.own_cost import LARGE
 from levelport.lab.bench.races import accuracy
+from levelport.lab.bench.safety import END, SPIKE, STEPS
 from levelport.lab.bench.suites import CONVEX_BUDGET, HELD_OUT, MEMORY_COST, SMALL_SETS
 from levelport.lab.engine.store import Store
 from levelport.lab.pictures import save, small_print
@@ -48,6 +49,8 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
         "benchmark-growth": tables.flat(results, "growth"),
         "benchmark-teleport-cost": tables.flat(results, "teleport-cost"),
         "benchmark-hvp": tables.flat(results, "hvp"),
+        "benchmark-safety": tables.safety(results),
+        "benchmark-safety-equal-cost": tables.safety_at_equal_cost(results),
     }
     written = []
     for name, frame in frames.items():
@@ -117,6 +120,8 @@ def page(frames: Frames) -> str:
         ("benchmark-growth", "Growth", _GROWTH, sections.growth),
         ("benchmark-teleport-cost", "Cost of one teleport", _TELEPORT_COST, sections.teleport_cost),
         ("benchmark-hvp", "Hessian-vector products in closed form", _HVP, sections.hvp),
+        ("benchmark-safety", "Does a teleport ever hurt a training run?", _SAFETY, sections.safety),
+        ("benchmark-safety-equal-cost", "The same at equal cost", _EQUAL_COST, sections.safety_at_equal_cost),
     ):
         if not frames[name].empty:
             parts += [f"## {title}\n", words, make(frames[name])]
@@ -233,4 +238,13 @@ A slope of 1 is linear; the last column divides by the evaluations that the tele
 
 _HVP = """Logistic regression: the median time of one product at a point whose gradient is known. The automatic one goes
 through the graph of that gradient.
+"""
+
+_SAFETY = f"""Small networks, {STEPS} steps, each run against its twin without teleports: the largest loss relative to
+both its own best so far and the twin's at the same step (a spike, at most {SPIKE:g}), and the last loss relative to the
+twin's (at most {END:g}). *Safe*: neither was exceeded and all was finite.
+"""
+
+_EQUAL_COST = """Torch optimizers with their default teleports over the same without, at equal cost: the largest ratio
+of best losses so far at any cost from 100 on, and the last one.
 """

@@ -2,19 +2,18 @@
 
 Every run is compared with its twin: the same network, data, optimizer and number of steps, but no teleports. Two
 figures per run: the largest loss relative to both its own best so far and the twin's loss at the same step (a *spike*
-is above both), and the last loss relative to the twin's last. :func:`at_equal_cost` compares by evaluations instead of
-steps, on larger networks. ``python -m levelport.lab.bench.safety DIRECTORY`` runs both and writes tables.
+is above both), and the last loss relative to the twin's last. :class:`EqualCostSpec` compares by evaluations instead of
+steps, on larger networks. Both are the suite ``levelport bench safety``.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
+from typing import ClassVar
 
 import pandas as pd
 import torch
@@ -23,6 +22,8 @@ from torch import Tensor, nn
 from levelport.lab.bench.competitors import TORCH, Competitor, wrapped
 from levelport.lab.bench.instances import ProblemName, networks
 from levelport.lab.bench.metered import Metered
+from levelport.lab.engine.spec import Run, RunSpec
+from levelport.lab.engine.store import TaskResult
 from levelport.optim import Every, Never, Schedule, Teleported
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"softplus": nn.Softplus, "relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
@@ -90,7 +91,7 @@ def wrapper(schedule: str) -> Callable[[torch.optim.Optimizer], torch.optim.Opti
     return lambda inner: Teleported(inner) if chosen is None else Teleported(inner, chosen)
 
 
-def compare(activation: str, optimizer: str, schedule: str, seed: int, plain: list[float]) -> Twins:
+def against_twin(activation: str, optimizer: str, schedule: str, seed: int, plain: list[float]) -> Twins:
     """One run against its twin's losses."""
     losses, stepper = train(activation, optimizer, seed, wrapper(schedule))
     assert isinstance(stepper, Teleported)
@@ -113,18 +114,43 @@ def compare(activation: str, optimizer: str, schedule: str, seed: int, plain: li
     )
 
 
-def run(seeds: range, schedules: tuple[str, ...] = tuple(SCHEDULES)) -> Iterator[Twins]:
-    """All combinations of the study."""
-    for activation, optimizer, seed in product(ACTIVATIONS, OPTIMIZERS, seeds):
-        plain, _ = train(activation, optimizer, seed, lambda inner: inner)
-        for schedule in schedules:
-            yield compare(activation, optimizer, schedule, seed, plain)
+@dataclass(frozen=True)
+class TwinsSpec(RunSpec):
+    """One network, optimizer and seed; a run per schedule, whose number is the setting."""
+
+    kind: ClassVar[str] = "safety"
+    activation: str
+    optimizer: str
+    seed: int
+
+    @property
+    def label(self) -> str:
+        return f"safety of {self.optimizer} on {self.activation}, seed {self.seed}"
+
+    def run(self) -> list[Run]:
+        plain, _ = train(self.activation, self.optimizer, self.seed, lambda inner: inner)
+        runs = []
+        for number, schedule in enumerate(SCHEDULES):
+            twins = against_twin(self.activation, self.optimizer, schedule, self.seed, plain)
+            names = ("finite", "spike", "end", "safe", "teleports", "undone")
+            facts = {name: float(getattr(twins, name)) for name in names}
+            runs.append(Run(setting=float(number), facts=facts, chosen=number == 0))
+        return runs
 
 
-def digest(twins: list[Twins]) -> pd.DataFrame:
+def digest(results: Iterable[TaskResult]) -> pd.DataFrame:
     """A row per optimizer, schedule and activation: what happened over the seeds."""
-    frame = pd.DataFrame([vars(one) | {"safe": one.safe} for one in twins])
-    groups = frame.groupby(["optimizer", "schedule", "activation"], sort=False)
+    names = list(SCHEDULES)
+    rows = [
+        {name: result.spec[name] for name in ("activation", "optimizer", "seed")}
+        | {"schedule": names[int(run.setting)]}
+        | run.facts
+        for result in results
+        for run in result.runs
+    ]
+    if not rows:
+        return pd.DataFrame()
+    groups = pd.DataFrame(rows).groupby(["optimizer", "schedule", "activation"])
     return groups.agg(
         runs=("seed", "size"),
         finite=("finite", "sum"),
@@ -135,24 +161,6 @@ def digest(twins: list[Twins]) -> pd.DataFrame:
         teleports=("teleports", "sum"),
         undone=("undone", "sum"),
     ).reset_index()
-
-
-@dataclass(frozen=True)
-class AtEqualCost:
-    """Losses of an optimizer with its default teleports over those without, at equal cost.
-
-    Attributes:
-        worst, at: the largest ratio of best losses so far at any cost from 100 on, and where.
-        last: the ratio when the budget is spent.
-    """
-
-    problem: str
-    reg: float
-    optimizer: str
-    lr: float
-    worst: float
-    at: float
-    last: float
 
 
 EQUAL_COST = {"ArmijoSGD": 0.1, "SGD": 0.1, "SGD with momentum": 0.01}
@@ -169,16 +177,34 @@ OTHER_NETWORKS = [
 ]
 
 
-def at_equal_cost(problem: ProblemName, optimizer: str, budget: float = 400.0) -> AtEqualCost:
-    """Both runs through the same meter."""
-    lr = EQUAL_COST[optimizer]
-    mine, theirs = (_best_so_far(problem, optimizer, lr, schedule, budget) for schedule in (None, Never()))
-    costs = [cost for cost in sorted({100.0, *mine[0], *theirs[0]}) if 100.0 <= cost <= budget]
-    ratios = [_value_at(mine, cost) / _value_at(theirs, cost) for cost in costs]
-    worst = max(ratios)
-    return AtEqualCost(
-        problem.name, problem.reg, optimizer, lr, worst, costs[ratios.index(worst)], _last(mine) / _last(theirs)
-    )
+@dataclass(frozen=True)
+class EqualCostSpec(RunSpec):
+    """Losses of an optimizer with its default teleports over those without, at equal cost, through the same meter."""
+
+    kind: ClassVar[str] = "safety-equal-cost"
+    problem: ProblemName
+    optimizer: str
+    budget: float = 400.0
+
+    @property
+    def label(self) -> str:
+        return f"safety of {self.optimizer} on {self.problem} at equal cost"
+
+    @property
+    def rough_seconds(self) -> float:
+        return 8e-3 * self.budget
+
+    def run(self) -> list[Run]:
+        """The largest ratio of best losses so far at any cost from 100 on, where it is, and the ratio at the end."""
+        lr = EQUAL_COST[self.optimizer]
+        mine, theirs = (
+            _best_so_far(self.problem, self.optimizer, lr, schedule, self.budget) for schedule in (None, Never())
+        )
+        costs = [cost for cost in sorted({100.0, *mine[0], *theirs[0]}) if 100.0 <= cost <= self.budget]
+        ratios = [_value_at(mine, cost) / _value_at(theirs, cost) for cost in costs]
+        worst = max(ratios)
+        facts = {"lr": lr, "worst": worst, "at": costs[ratios.index(worst)], "last": mine[1][-1] / theirs[1][-1]}
+        return [Run(final_value=mine[1][-1], facts=facts)]
 
 
 BestSoFar = tuple[list[float], list[float]]
@@ -198,19 +224,7 @@ def _value_at(curve: BestSoFar, cost: float) -> float:
     return curve[1][bisect_right(curve[0], cost) - 1]
 
 
-def _last(curve: BestSoFar) -> float:
-    return curve[1][-1]
-
-
-def write(directory: Path, seeds: range = range(30)) -> None:
-    """Both studies, as tables; rows appear as they are measured."""
-    directory.mkdir(parents=True, exist_ok=True)
-    digest(list(run(seeds))).to_csv(directory / "twins.csv", index=False, float_format="%.4g")
-    rows = []
-    for problem, optimizer in product([*OTHER_NETWORKS, *BENCHMARK_NETWORKS], EQUAL_COST):
-        rows.append(vars(at_equal_cost(problem, optimizer)))
-        pd.DataFrame(rows).to_csv(directory / "equal-cost.csv", index=False, float_format="%.4g")
-
-
-if __name__ == "__main__":
-    write(Path(sys.argv[1]), range(int(sys.argv[2]) if len(sys.argv) > 2 else 30))
+def specs(seeds: range) -> list[RunSpec]:
+    """All combinations of both studies."""
+    twins: list[RunSpec] = [TwinsSpec(*each) for each in product(ACTIVATIONS, OPTIMIZERS, seeds)]
+    return twins + [EqualCostSpec(*each) for each in product([*OTHER_NETWORKS, *BENCHMARK_NETWORKS], EQUAL_COST)]

@@ -221,3 +221,37 @@ def hvp(frame: pd.DataFrame) -> str:
         for _, row in frame.iterrows()
     ]
     return table(["problem", "closed form, µs", "autograd, µs", "ratio", "relative difference"], rows)
+
+
+def safety(frame: pd.DataFrame) -> str:
+    """Spikes and last losses against the twins without teleports."""
+    rows = [
+        [
+            f"{row['optimizer']}, {row['activation']}, {row['schedule']}",
+            f"{int(row['safe'])}/{int(row['runs'])}",
+            f"{row['worst_spike']:.3f}",
+            f"{row['worst_end']:.3f}",
+            f"{row['median_end']:.3f}",
+            f"{int(row['teleports'])} ({int(row['undone'])} undone)",
+        ]
+        for _, row in frame.iterrows()
+    ]
+    return table(["optimizer, network, schedule", "safe", "worst spike", "worst end", "median end", "teleports"], rows)
+
+
+def safety_at_equal_cost(frame: pd.DataFrame) -> str:
+    """Per optimizer, over networks."""
+    rows = [
+        [
+            str(name),
+            str(len(group)),
+            f"{group['worst'].max():.3f}",
+            f"{group['worst'].median():.3f}",
+            f"{group['last'].median():.3f}",
+            f"{int((group['last'] < 1.0).sum())}",
+        ]
+        for name, group in frame.groupby("optimizer")
+    ]
+    return table(
+        ["optimizer", "networks", "worst ratio", "median of worst", "median at the end", "lower at the end"], rows
+    )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import get_args
 
 from levelport.checks import unknown_name
-from levelport.lab.bench import cost_table, instances
+from levelport.lab.bench import cost_table, instances, safety
 from levelport.lab.bench.competitors import (
     ADAMW,
     ALONE,
@@ -143,6 +143,7 @@ SUITES: dict[str, Callable[[Tier], list[RunSpec]]] = {
     "memory": _memory,
     "networks": _networks,
     "visits": _visits,
+    "safety": lambda tier: safety.specs(range(30 if tier == "full" else 5)),
 }
 """The suites by name, in the order in which they run."""
 

@@ -13,6 +13,7 @@ from levelport.lab.bench.growth import SERIES, GrowthSpec, HvpSpec, TeleportCost
 from levelport.lab.bench.optimality import OptimalitySpec
 from levelport.lab.bench.own_cost import LARGE, MemorySpec, OverheadSpec
 from levelport.lab.bench.races import ACCURACIES, RaceSpec, TimingSpec
+from levelport.lab.bench.safety import EqualCostSpec, TwinsSpec, digest
 from levelport.lab.bench.solvers import SolversSpec, solvers_table
 from levelport.lab.engine.spec import Curve, Run
 from levelport.lab.engine.store import TaskResult
@@ -34,6 +35,8 @@ _SPECS = (
     GrowthSpec,
     TeleportCostSpec,
     HvpSpec,
+    TwinsSpec,
+    EqualCostSpec,
 )
 
 
@@ -151,6 +154,20 @@ def optimalities(results: Iterable[TaskResult]) -> pd.DataFrame:
 def solvers(results: Iterable[TaskResult]) -> pd.DataFrame:
     """A row per solver and teleportation problem of the suite that compares them."""
     return solvers_table(of_kind(results, "solvers"))
+
+
+def safety(results: Iterable[TaskResult]) -> pd.DataFrame:
+    """What teleports did to training runs, per optimizer, schedule and activation."""
+    return digest(of_kind(results, "safety"))
+
+
+def safety_at_equal_cost(results: Iterable[TaskResult]) -> pd.DataFrame:
+    """A row per network and optimizer: losses with teleports over those without."""
+    rows = [
+        {**_problem(result.spec["problem"]), "optimizer": result.spec["optimizer"], **result.best.facts}
+        for result in of_kind(results, "safety-equal-cost")
+    ]
+    return pd.DataFrame(rows).sort_values([*PROBLEM, "optimizer"], ignore_index=True) if rows else pd.DataFrame()
 
 
 def overheads(results: Iterable[TaskResult]) -> pd.DataFrame:

@@ -98,7 +98,7 @@ def test_the_callback_teleports_and_a_teleport_is_no_step(options: dict[str, Any
     assert trainer.global_step == steps
     assert callback.teleporter is not None
     assert callback.teleporter.iteration == steps
-    assert len(found) == len([step for step in range(steps) if Every(3, start=1).due(step, None)])  # type: ignore[arg-type]
+    assert 1 <= len(found) <= len(range(1, steps, 3))  # a move that was undone is not tried again at once
     assert all(result.violation == 0.0 and result.gain >= 1.0 for result in found)
     assert any(result.gain > 1.0 for result in found)
     assert int(module.net[1].num_batches_tracked) == BATCHES  # trial points leave no trace
@@ -144,7 +144,7 @@ def test_manual_optimization_teleports_on_the_loss_it_is_given(tmp_path: Path) -
     )
     trainer = fit(Module(automatic=False), callback, path=tmp_path)
     assert trainer.global_step == BATCHES
-    assert len(found) == 2
+    assert 1 <= len(found) <= 2
     with pytest.raises(ValueError, match="with manual optimization"):
         fit(Module(automatic=False), TeleportCallback(Every(4)), path=tmp_path)
 
@@ -202,10 +202,12 @@ def test_fabric_needs_the_teleporter_alone() -> None:
     teleporter = Teleporter(optimizer, Every(4), max_hvps=3)
     gains = []
     for x, y in fabric.setup_dataloaders(loader()):
-        result = teleporter.maybe(lambda x=x, y=y: nn.functional.mse_loss(model(x), y))
+        result = teleporter.maybe(lambda x=x, y=y: nn.functional.mse_loss(model.module(x), y))
         gains += [] if result is None else [result.gain]
         optimizer.zero_grad()
         fabric.backward(nn.functional.mse_loss(model(x), y))
         optimizer.step()
-    assert len(gains) == 2
+    assert 1 <= len(gains) <= 2
     assert max(gains) > 1.0
+    with pytest.raises(ValueError, match=r"the one inside it, model\.module"):
+        teleporter.teleport(lambda: model(torch.ones(2, 4)).square().mean())

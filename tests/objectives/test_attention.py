@@ -116,3 +116,17 @@ def test_training_keeps_its_own_kernels() -> None:
     assert seen[-1] is True
     assert False in seen
     assert torch.backends.cuda.flash_sdp_enabled()
+
+
+def test_a_compiled_module_teleports_as_the_module_that_was_compiled() -> None:
+    x, y = data()
+    ends = []
+    for compiled in (False, True):
+        model = Attend(written_out)
+        called = torch.compile(model, backend="aot_eager") if compiled else model
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loss = lambda called=called: (called(x) - y).square().mean()  # noqa: E731
+        loss().backward()  # compiles
+        result = Teleporter(optimizer, Never(), max_hvps=6).teleport(loss)
+        ends.append(result.x)
+    assert torch.equal(*ends)

@@ -20,7 +20,7 @@ class Planned:
     """When and how to teleport, and the teleporter once there is one.
 
     Args:
-        schedule: when, counted in steps of the optimizer.
+        schedule: when, counted in steps of the optimizer; None leaves it to :class:`~levelport.Teleporter`.
         on_teleport: called with the result of every teleport.
         how: other arguments of :class:`~levelport.Teleporter`; random numbers are replayed unless ``noise`` says not,
             since models in these frameworks usually have dropout.

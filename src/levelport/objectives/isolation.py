@@ -9,6 +9,8 @@ runs in half precision or in a fused kernel runs there in full, on operations th
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -46,12 +48,25 @@ class RandomState:
 
 @contextmanager
 def twice_differentiable(device: torch.device) -> Iterator[None]:
-    """Autocast off, and attention as the plain products and softmax that it is made of.
+    """Autocast off, nothing compiled, and attention as the plain products and softmax that it is made of.
 
     Half-precision products would make f a staircase; the fused kernels behind ``scaled_dot_product_attention``, which
-    is what most transformers call, have no second derivative.
+    is what most transformers call, have no second derivative, and neither have compiled backward passes.
     """
-    with torch.autocast(device.type, enabled=False), sdpa_kernel(SDPBackend.MATH):
+    with torch.autocast(device.type, enabled=False), sdpa_kernel(SDPBackend.MATH), eager():
+        yield
+
+
+@contextmanager
+def eager() -> Iterator[None]:
+    """Compiled modules run as they were before; only where something was compiled, since the compiler loads slowly."""
+    stance = getattr(torch.compiler, "set_stance", None)  # since torch 2.6
+    if stance is None or "torch._dynamo" not in sys.modules:
+        yield
+        return
+    with stance("force_eager"), warnings.catch_warnings():
+        # That a hook fires for the compiled module and for the one inside it does no harm here.
+        warnings.filterwarnings("ignore", message="Using `torch.compile")
         yield
 
 
@@ -87,7 +102,7 @@ def isolated(
                 silenced[id(module)] = module, module.require_backward_grad_sync, module.require_forward_param_sync
                 # Alone: it would send buffers and gradients, but no gradients of gradients.
                 module.require_backward_grad_sync = module.require_forward_param_sync = False
-            _reject_sharded(module)
+            _reject_foreign(module)
             if torch.is_autocast_enabled(device.type):
                 # Leaving the autocast block of the loss sets the state it found on entry: off.
                 torch.set_autocast_enabled(device.type, False)
@@ -102,7 +117,7 @@ def isolated(
     try:
         if replay is not None:
             replay.restore()
-        with twice_differentiable(device) if full_precision else nullcontext():
+        with twice_differentiable(device) if full_precision else eager():
             yield
     finally:
         handle.remove()
@@ -115,10 +130,16 @@ def isolated(
             before.restore()
 
 
-def _reject_sharded(module: nn.Module) -> None:
-    """FSDP gathers parameters in hooks around its modules, where nothing can be differentiated twice."""
-    if type(module).__name__.startswith(("FullyShardedDataParallel", "FSDP")):
+def _reject_foreign(module: nn.Module) -> None:
+    """Modules of which a framework takes the backward pass into its own hands, in hooks that know first ones alone."""
+    name = type(module).__name__
+    if name.startswith(("FullyShardedDataParallel", "FSDP")):
         raise ObjectiveError(
             "the loss calls a module that FSDP has sharded, whose second derivatives do not reach the shards. Teleport "
             "before sharding, or replicate the model by DistributedDataParallel, with which teleports work."
+        )
+    if name == "_FabricModule":
+        raise ObjectiveError(
+            "the loss calls a module that Fabric has set up, which allows no derivatives but those of fabric.backward. "
+            "Call the one inside it, model.module: it has the same parameters."
         )

@@ -36,6 +36,9 @@ from levelport.solvers import Solver, TeleportResult
 _OURS = "levelport"
 """The one key of ours in a ``state_dict`` that otherwise is the wrapped optimizer's."""
 
+_DIFFERENTIATING = ("adahessian", "sophia", "sophiah")
+"""Optimizers of other packages whose steps need gradients with a graph."""
+
 
 class Teleported(FlatOptimizer):
     """An optimizer that teleports before some of its steps.
@@ -79,6 +82,11 @@ class Teleported(FlatOptimizer):
     ) -> None:
         if isinstance(optimizer, Teleported):
             raise TypeError("this optimizer teleports already; wrap the one inside it.")
+        if type(optimizer).__name__.lower() in _DIFFERENTIATING:
+            raise TypeError(
+                f"{type(optimizer).__name__} differentiates gradients itself, after backward(create_graph=True). Leave "
+                "the steps to your loop and let levelport.Teleporter teleport: teleporter.maybe(loss) before each."
+            )
         self.teleporter = Teleporter(
             optimizer,
             schedule,

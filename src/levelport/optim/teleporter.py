@@ -104,6 +104,11 @@ class Teleporter:
     ) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"optimizer must be a torch.optim.Optimizer, not a {type(optimizer).__name__}.")
+        if type(optimizer).__name__ == "Lookahead":
+            raise TypeError(
+                "Lookahead keeps a slow copy of the parameters and pulls them back to it, which undoes teleports. Use "
+                "the optimizer inside it alone."
+            )
         if schedule is None:
             schedule = defaults.schedule_for(optimizer) if distribute is None else defaults.RANKS_SCHEDULE
         if not isinstance(schedule, Schedule):

@@ -1,0 +1,160 @@
+"""Loops of one's own and small frameworks: Accelerate, Ignite, skorch, TensorBoard, Weights & Biases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from levelport import Every, Teleporter
+from levelport.integrations.loggers import log_to_tensorboard, log_to_wandb, scalars
+
+HOW: dict[str, Any] = {"solver": "auto", "max_hvps": 4}
+
+
+def data() -> TensorDataset:
+    x = torch.randn(32, 4, generator=torch.Generator().manual_seed(1))
+    return TensorDataset(x, x.square().sum(dim=1, keepdim=True))
+
+
+def network(dropout: float = 0.0) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, 1))
+
+
+def flat(net: nn.Module) -> Tensor:
+    return torch.cat([p.detach().reshape(-1) for p in net.parameters()])
+
+
+@pytest.mark.parametrize("precision", ["no", "bf16"])
+def test_accelerate_needs_the_teleporter_alone(precision: str, tmp_path: Path) -> None:
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed: make integrations")
+    accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
+
+    def run(epochs: int, resume: Path | None = None) -> tuple[Tensor, list[float], Any]:
+        accelerator = accelerate.Accelerator(cpu=True, mixed_precision=precision, gradient_accumulation_steps=2)
+        net = network()
+        bare = torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9)
+        model, optimizer, batches = accelerator.prepare(net, bare, DataLoader(data(), batch_size=4))
+        teleporter = Teleporter(optimizer, Every(3, start=1), **HOW)
+        accelerator.register_for_checkpointing(teleporter)
+        if resume is not None:
+            accelerator.load_state(str(resume))
+        gains = []
+        for _ in range(epochs):
+            for index, (x, y) in enumerate(batches):
+                if index % 2 == 0:
+                    result = teleporter.maybe(lambda x=x, y=y: nn.functional.mse_loss(model(x), y))
+                    gains += [] if result is None else [result.gain]
+                with accelerator.accumulate(model):
+                    accelerator.backward(nn.functional.mse_loss(model(x), y))
+                    optimizer.step()
+                    optimizer.zero_grad()
+        return flat(net), gains, accelerator
+
+    whole, gains, _ = run(4)
+    assert 1 <= len(gains) <= 5  # a move that was undone is not tried again at once
+    assert max(gains) > 1.0
+    _, _, accelerator = run(2)
+    accelerator.save_state(str(tmp_path))
+    resumed, _, _ = run(2, tmp_path)
+    assert torch.equal(whole, resumed)
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_ignite_teleports_when_a_step_begins(accumulation: int) -> None:
+    pytest.importorskip("ignite", reason="pytorch-ignite is not installed: make integrations")
+    from ignite.engine import create_supervised_trainer
+
+    from levelport.integrations.ignite import attach_teleports
+
+    net, found = network(dropout=0.1), []
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.02)
+    trainer = create_supervised_trainer(
+        net, optimizer, nn.functional.mse_loss, gradient_accumulation_steps=accumulation
+    )
+    teleporter = attach_teleports(
+        trainer,
+        optimizer,
+        lambda batch: nn.functional.mse_loss(net(batch[0]), batch[1]),
+        Every(3),
+        accumulation=accumulation,
+        on_teleport=found.append,
+        **HOW,
+    )
+    trainer.run(DataLoader(data(), batch_size=4), max_epochs=2)
+    assert teleporter.iteration == 16 // accumulation
+    assert 1 <= len(found) <= len(range(0, 16 // accumulation, 3))  # fewer where a move was undone
+    assert max(result.gain for result in found) > 1.0
+
+
+def test_skorch_teleports_on_the_loss_of_the_net() -> None:
+    pytest.importorskip("skorch", reason="skorch is not installed: make integrations")
+    from skorch import NeuralNetRegressor
+
+    from levelport.integrations.skorch import Teleports
+
+    found: list[Any] = []
+    x, y = data().tensors
+    net = NeuralNetRegressor(
+        network,
+        module__dropout=0.1,
+        optimizer=torch.optim.SGD,
+        lr=0.02,
+        max_epochs=2,
+        batch_size=8,
+        train_split=None,
+        iterator_train__shuffle=False,
+        verbose=0,
+        callbacks=[("teleports", Teleports(Every(3), found.append, HOW))],
+    )
+    net.fit(x.numpy(), y.numpy())
+    assert 1 <= len(found) <= 3
+    assert max(result.gain for result in found) > 1.0
+    teleporter = dict(net.callbacks_)["teleports"].teleporter
+    assert teleporter.iteration == 8
+    net.partial_fit(x.numpy(), y.numpy())
+    assert teleporter.iteration == 16
+
+
+def one_teleport(listen: Any) -> Any:
+    net, (x, y) = network(), data().tensors
+    teleporter = Teleporter(torch.optim.SGD(net.parameters(), lr=0.02), Every(2), **HOW)
+    handle = listen(teleporter)
+    for _ in range(2):
+        teleporter.maybe(lambda: nn.functional.mse_loss(net(x), y))
+    handle.remove()
+    teleporter.teleport(lambda: nn.functional.mse_loss(net(x), y))
+    return teleporter
+
+
+def test_tensorboard_gets_a_point_per_teleport(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed: make integrations")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(tmp_path)) as writer:
+        one_teleport(lambda teleporter: log_to_tensorboard(teleporter, writer))
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert [event.step for event in events.Scalars("teleport/gain")] == [1]
+    assert events.Scalars("teleport/gain")[0].value >= 1.0
+
+
+def test_weights_and_biases_gets_a_line_per_teleport_offline(tmp_path: Path) -> None:
+    wandb = pytest.importorskip("wandb", reason="wandb is not installed: make integrations")
+    with wandb.init(mode="offline", dir=str(tmp_path), project="levelport") as run:
+        one_teleport(lambda teleporter: log_to_wandb(teleporter, run))
+        run.log({"loss": 1.0})
+        assert run.summary["teleport/gain"] >= 1.0
+        assert run.summary["teleport/step"] == 1
+    assert list(tmp_path.rglob("*.wandb"))
+
+
+def test_what_is_logged_are_plain_numbers() -> None:
+    result = one_teleport(lambda teleporter: teleporter.register_teleport_hook(lambda result: None)).last_teleport
+    assert all(isinstance(value, float) for value in scalars(result).values())

@@ -151,7 +151,9 @@ def generate(number: int, seed: int = 0) -> Case:
     if pool is CUT:
         refused = True
     elif rng.random() < 0.3:
-        expression = f"{expression} + {rng.choice([0.1, -1.0, 10.0])!r} * ({rng.choice(SMOOTH)})"
+        # Not minus itself: the derivatives of a function that is zero are rounding errors, nothing more.
+        another = rng.choice([other for other in SMOOTH if other != expression])
+        expression = f"{expression} + {rng.choice([0.1, -1.0, 10.0])!r} * ({another})"
     outer, inner = _scales(rng, double)
     shift = rng.choice([0.0, 0.0, 1.0, -0.5, 1e-8])
     dimension = rng.choice([1, 2, 2, 3, 5])
@@ -237,7 +239,7 @@ def _arguments(rng: random.Random, door: str) -> tuple[list[str], dict[str, Any]
     if rng.random() < 0.1:
         arguments.append(f"target_gain={rng.choice([1.0001, 2.0, 1e300])!r}")
     if door == "teleport":
-        if rng.random() < 0.2:
+        if rng.random() < 0.2 and solver != "'krylov'":  # which keeps to the sub-level set
             facts["level_set"] = True
             arguments.append("level_set=True")
         if rng.random() < 0.1:
@@ -334,7 +336,7 @@ def run(case: Case) -> str | None:
         result = names["result"]
         if case.door in ("teleport", "minimize") and _hopeless(result):
             return None
-        if case.door in ("Teleported", "Teleporter") and result is None and "schedule=Never" in case.source:
+        if case.door in ("Teleported", "Teleporter") and result is None:  # nothing was due, so nothing was asked
             return None
         return f"not refused: {result}"
     try:

@@ -274,7 +274,7 @@ class Objective(ABC):
             if float((forth + back).abs().max()) > 0.1 * size:
                 return _DOUBT
             odd.append(0.5 * (forth - back))
-        if float((odd[0] - 4.0 * odd[1]).abs().max()) > 0.5 * float(odd[0].abs().max()):
+        if float((odd[0] - 4.0 * odd[1]).abs().max()) > 0.1 * float(odd[0].abs().max()):
             return _DOUBT
         raise ObjectiveError(
             "the second derivative is reported as zero, but the gradient changes in proportion to x: some operation "

@@ -51,13 +51,13 @@ def newton_step(point: Point, *, tolerance: float, max_hvps: int) -> NewtonStep:
             result.negative = curvature < -noise
             break
         length = energy / curvature
-        result.step.add_(search, alpha=length)
-        residual = torch.sub(residual, image, alpha=length)
+        result.step.add_(length * search)  # a factor alpha= must not exceed the range of the dtype
+        residual = residual - length * image
         result.decrease += 0.5 * length * energy
         following = float(torch.dot(residual, residual))
         if following <= (tolerance * first) ** 2:
             break
-        search = torch.add(residual, search, alpha=following / energy)
+        search = residual + (following / energy) * search
         energy = following
     if unit != 1.0:
         result.step.mul_(unit)

@@ -40,9 +40,10 @@ class Reach:
         """Raise :class:`ObjectiveError` if ``evaluate`` changes with the ``silent`` entries of ``x`` (a mask)."""
         if self.certain or not math.isfinite(value):
             return
-        size = torch.finfo(x.dtype).eps ** 0.25
-        for sign in (1.0, -1.0):  # one of them may leave the domain of f
-            elsewhere = evaluate(torch.where(silent, x + sign * size * (1.0 + x.abs()), x))
+        size = torch.finfo(x.dtype).eps ** 0.25 * (1.0 + x.abs())
+        small = torch.finfo(x.dtype).eps ** 0.25 * x.abs()
+        for step in (size, -size, small, -small):  # some of them may leave the domain of f
+            elsewhere = evaluate(torch.where(silent, x + step, x))
             # A parallel sum may change in its last bits by itself.
             if math.isfinite(elsewhere) and abs(elsewhere - value) > 1e2 * torch.finfo(x.dtype).eps * abs(value):
                 which = "x" if bool(silent.all()) else f"{int(silent.sum())} of the {x.numel()} entries of x"

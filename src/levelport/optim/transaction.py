@@ -70,7 +70,7 @@ def land(objective: Objective, start: Point, move: Move, bearable: float = math.
     size = 1.0 / curvature if curvature > 0.0 else float(norm(end.x - start.x)) / end.gradient_norm
     for _ in range(_TRIALS):
         asked = _SHARE * size * end.gradient_norm * end.gradient_norm  # in this order: a square may leave the range
-        trial = objective.at(torch.add(end.x, end.gradient, alpha=-size))
+        trial = objective.at(end.x - size * end.gradient)
         if math.isfinite(trial.value) and trial.value <= min(end.value - asked, start.value):
             averaged = Certificate.averaged(end, trial) if math.isfinite(bearable) else None
             return Landing(start) if averaged is not None and averaged.curvature > bearable else Landing(trial, size)

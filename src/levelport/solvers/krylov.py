@@ -185,7 +185,7 @@ class Krylov(Solver):
 
     @staticmethod
     def _at(problem: TeleportProblem, bottom: Tensor, wall: Tensor, height: float) -> Point:
-        return problem.objective.at(torch.add(bottom, wall, alpha=height) if height else bottom)
+        return problem.objective.at(bottom + height * wall if height else bottom)
 
     def _learn(self, model: KrylovModel, end: Point, predicted: float, promised: float, length: float) -> None:
         """Trust region: half the step where f misses the model by 75 % of the promised decrease, else grow."""

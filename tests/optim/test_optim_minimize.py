@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import levelport
-from levelport.integrations.scipy import scipy_method
+from levelport.integrations.scipy import hessian_operator, scipy_method
 from levelport.objectives import FunctionObjective
 from levelport.optim import (
     Armijo,
@@ -292,24 +292,47 @@ class TestSciPy:
         assert not result.success
         assert "callback" in result.message
 
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"hessp": scipy.optimize.rosen_hess_prod}, "jac"),
-            ({"jac": scipy.optimize.rosen_der}, "hessp"),
-            (
-                {
-                    "jac": scipy.optimize.rosen_der,
-                    "hessp": scipy.optimize.rosen_hess_prod,
-                    "bounds": [(0, 1)] * 3,
-                },
-                "bounds",
-            ),
-        ],
-    )
-    def test_what_is_missing_is_named(self, options: dict[str, Any], message: str) -> None:
-        with pytest.raises(ValueError, match=message):
-            scipy.optimize.minimize(scipy.optimize.rosen, self.x0, method=scipy_method, **options)
+    def test_bounds_are_refused_and_a_wrong_option_is_warned_of_as_scipy_does(self) -> None:
+        with pytest.raises(ValueError, match="bounds"):
+            scipy.optimize.minimize(scipy.optimize.rosen, self.x0, method=scipy_method, bounds=[(0, 1)] * 3)
+        with pytest.warns(scipy.optimize.OptimizeWarning, match="Unknown solver options: maxitre"):
+            scipy.optimize.minimize(
+                scipy.optimize.rosen,
+                self.x0,
+                jac=scipy.optimize.rosen_der,
+                method=scipy_method,
+                options={"maxitre": 3, "maxiter": 2},
+            )
+
+    @pytest.mark.parametrize("jac", [scipy.optimize.rosen_der, True, None, "2-point", "3-point"], ids=str)
+    def test_fewer_derivatives_are_enough_and_every_call_is_counted(self, jac: Any) -> None:
+        calls = {"fun": 0, "jac": 0}
+
+        def fun(x: Any) -> Any:
+            calls["fun"] += 1
+            value = scipy.optimize.rosen(x)
+            return (value, scipy.optimize.rosen_der(x)) if jac is True else value
+
+        def gradient(x: Any) -> Any:
+            calls["jac"] += 1
+            return scipy.optimize.rosen_der(x)
+
+        given = gradient if callable(jac) else jac
+        result = scipy_method(fun, self.x0, jac=given, gtol=1e-4)
+        assert result.success, result.message
+        assert np.abs(result.x - 1.0).max() < 1e-3
+        assert result.nfev == calls["fun"]
+        assert result.njev == (calls["fun"] if jac is True else calls["jac"])
+        assert result.nhev == 0
+        assert {"x", "fun", "jac", "success", "status", "message", "nit"} <= set(result)
+        through = scipy.optimize.minimize(fun, self.x0, jac=given, method=scipy_method, options={"gtol": 1e-4})
+        np.testing.assert_allclose(through.x, 1.0, atol=1e-3)
+
+    def test_the_hessian_at_a_point_is_a_linear_operator(self) -> None:
+        operator = hessian_operator(rosenbrock, torch.as_tensor(self.x0))
+        np.testing.assert_allclose(operator @ np.eye(3), scipy.optimize.rosen_hess(self.x0), rtol=1e-10)
+        np.testing.assert_allclose(operator.T @ np.ones(3), scipy.optimize.rosen_hess(self.x0) @ np.ones(3))
+        assert operator.dtype == np.float64
 
     def test_budgets_and_display(self, capsys: pytest.CaptureFixture[str]) -> None:
         result = scipy.optimize.minimize(
@@ -322,4 +345,4 @@ class TestSciPy:
         )
         assert result.nit == 2
         assert result.status != 0
-        assert "max_iterations" in capsys.readouterr().out
+        assert "maxiter steps were taken" in capsys.readouterr().out

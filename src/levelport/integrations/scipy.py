@@ -1,20 +1,37 @@
-"""``scipy.optimize.minimize(fun, x0, jac=..., hessp=..., method=levelport.integrations.scipy.scipy_method)``."""
+"""``scipy.optimize.minimize(fun, x0, jac=..., method=levelport.integrations.scipy.scipy_method)``, and the Hessian.
+
+Hessian-vector products come from ``hessp`` or ``hess``, or else from differences of gradients; gradients from ``jac``,
+or else from differences of f, one per variable. Such gradients have an error of √u instead of u, the unit roundoff, so
+the steps of products made from them are longer by u^(-1/4), about 1e4, and good to some four digits.
+"""
 
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from levelport.objective import Point
+from levelport.objective import Objective, Point
+from levelport.objectives.differences import GradientDifferences
+from levelport.objectives.function import as_objective
 from levelport.objectives.numpy import NumpyObjective
 from levelport.optim._minimize import minimize
 from levelport.optim.defaults import MINIMIZE_SCHEDULE
 from levelport.optim.result import MinimizeRow, MinimizeStatus
 from levelport.optim.schedules import Schedule
 from levelport.optim.step_rule import StepRule
+
+_OPTIONS = {"solver", "max_hvps", "radius", "target_gain", "f_target", "max_cost", "max_seconds", "progress"}
+"""Of :func:`levelport.minimize`, beside those that SciPy has a name for."""
+
+_NAMES = {"max_iterations": "maxiter"}
+"""What messages of ours call an option, and what SciPy calls it."""
+
+_FORWARD = 1.5e-8
+"""The step of forward differences, √u, as SciPy's own."""
 
 
 def scipy_method(
@@ -39,25 +56,28 @@ def scipy_method(
     """Descent with teleports, as a method for ``scipy.optimize.minimize``.
 
     Args:
+        jac: the gradient; True if ``fun`` returns it as well; None, "2-point" or "3-point" for differences of ``fun``.
+        hess, hessp: where given, products with the Hessian; otherwise differences of gradients.
         tol, gtol: stop when the 2-norm of the gradient is at most this (absolute; ``tol`` wins).
         maxiter: budget of steps; 200 per variable if None.
         disp: print a summary.
         descent: the step rule, ``method`` of :func:`levelport.minimize`.
-        options: other arguments of :func:`levelport.minimize`, such as ``max_cost`` or ``solver``.
+        options: other arguments of :func:`levelport.minimize`, such as ``max_cost`` or ``solver``; SciPy's warning for
+            any that there is not.
 
-    The others are SciPy's own. Returns an ``OptimizeResult`` with nfev, njev, nhev and nteleports.
+    The others are SciPy's own. Returns an ``OptimizeResult``; nfev, njev and nhev count calls of the functions given,
+    ngev gradients however they were made, nteleports teleports.
     """
-    from scipy.optimize import OptimizeResult
+    from scipy.optimize import OptimizeResult, OptimizeWarning
 
     if bounds is not None or constraints:
         raise ValueError("levelport minimises without bounds and constraints; SciPy's 'trust-constr' takes them.")
-    if not callable(jac) and jac is not True:
-        raise ValueError("levelport needs the gradient: pass jac=, or jac=True if fun returns (f, g).")
-    if hessp is None and not callable(hess):
-        raise ValueError("levelport needs Hessian-vector products: pass hessp=lambda x, v: ..., or hess=.")
-    product = hessp if hessp is not None else _times_vector(hess)
+    known = {name: value for name, value in options.items() if name in _OPTIONS}
+    if unknown := [name for name in options if name not in _OPTIONS]:
+        warnings.warn(f"Unknown solver options: {', '.join(unknown)}", OptimizeWarning, stacklevel=3)
     start = torch.as_tensor(x0, dtype=torch.float64).reshape(-1).clone()
-    objective = NumpyObjective(fun, jac, product, start.numel(), args)
+    calls = _Calls(fun, jac, hess, hessp)
+    objective = calls.objective(start.numel(), args)
     watcher = _Watcher(callback)
     result = minimize(
         objective,
@@ -68,23 +88,97 @@ def scipy_method(
         gtol_absolute=gtol if tol is None else tol,
         max_iterations=200 * start.numel() if maxiter is None else maxiter,
         callback=watcher,
-        **options,
+        **known,
     )
+    message = result.message
+    for ours, theirs in _NAMES.items():
+        message = message.replace(ours, theirs)
     if disp:
-        print(f"{result.message}: f = {result.value:.6g} after {result.iterations} steps, {result.cost}")
+        print(f"{message}: f = {result.value:.6g} after {result.iterations} steps, {result.cost}")
     return OptimizeResult(
         x=_array(result.x),
         fun=result.value,
-        jac=_array(watcher.last.gradient) if watcher.last is not None else None,
+        jac=_array(watcher.last.gradient) if watcher.last is not None else calls.gradient(_array(result.x), *args),
         success=result.success,
         status=0 if result.success else 1 + list(MinimizeStatus).index(result.status),
-        message=result.message,
+        message=message,
         nit=result.iterations,
-        nfev=result.cost.values + result.cost.gradients,
-        njev=result.cost.gradients,
-        nhev=result.cost.hvps,
+        nfev=calls.fun_calls,
+        njev=calls.jac_calls,
+        nhev=calls.hess_calls,
+        ngev=result.cost.gradients,
         nteleports=result.teleports,
+        execution_time=result.cost.seconds,
     )
+
+
+class _Calls:
+    """The functions given, counted, with differences in place of those that are not."""
+
+    def __init__(self, fun: Any, jac: Any, hess: Any, hessp: Any) -> None:
+        if not (callable(jac) or jac in (None, True, False, "2-point", "3-point")):
+            raise ValueError(f"jac must be a function, True, None, '2-point' or '3-point', not {jac!r}.")
+        self._fun, self._jac = fun, jac
+        self._hessp = hessp if hessp is not None else (lambda x, v, *args: hess(x, *args) @ v)
+        self._has_product = hessp is not None or callable(hess)
+        self.fun_calls = self.jac_calls = self.hess_calls = 0
+
+    def objective(self, dimension: int, args: tuple[Any, ...]) -> Objective:
+        jac = True if self._jac is True else self.gradient
+        objective = NumpyObjective(self.fun, jac, self.hessp, dimension, args)
+        if self._has_product:
+            return objective
+        # A gradient with an error of √u instead of u wants a step of u^(1/4).
+        return GradientDifferences(objective, length=1.0 if self._exact else 1e4)
+
+    @property
+    def _exact(self) -> bool:
+        return callable(self._jac) or self._jac is True
+
+    def fun(self, x: Any, *args: Any) -> Any:
+        self.fun_calls += 1
+        self.jac_calls += self._jac is True
+        return self._fun(x, *args)
+
+    def gradient(self, x: Any, *args: Any) -> Any:
+        if callable(self._jac):
+            self.jac_calls += 1
+            return self._jac(x, *args)
+        if self._jac is True:
+            return self.fun(x, *args)[1]
+        from scipy.optimize import approx_fprime
+
+        forward = approx_fprime(x, self.fun, _FORWARD, *args)
+        return forward if self._jac != "3-point" else 0.5 * (forward + approx_fprime(x, self.fun, -_FORWARD, *args))
+
+    def hessp(self, x: Any, v: Any, *args: Any) -> Any:
+        self.hess_calls += 1
+        return self._hessp(x, v, *args)
+
+
+def hessian_operator(fun: Callable[[Any], torch.Tensor] | Objective, x: torch.Tensor) -> Any:
+    """∇²f(x) as a ``scipy.sparse.linalg.LinearOperator``: products alone, never a matrix.
+
+    Args:
+        fun: f, a differentiable function of a tensor, or an :class:`~levelport.Objective`.
+        x: where; a tensor, or a flat vector for an Objective.
+
+    Example:
+        >>> from scipy.sparse.linalg import eigsh
+        >>> H = hessian_operator(lambda x: (x**4).sum(), torch.arange(1.0, 6.0, dtype=torch.float64))
+        >>> eigsh(H, k=1, return_eigenvectors=False).round(6).tolist()
+        [300.0]
+    """
+    from scipy.sparse.linalg import LinearOperator
+
+    objective, _, flat = as_objective(fun, x)
+    point = objective.at(flat, curvature=True)
+
+    def times(v: Any) -> Any:
+        return _array(point.hvp(torch.as_tensor(v, dtype=objective.dtype, device=objective.device).reshape(-1)).cpu())
+
+    size = objective.dimension
+    return LinearOperator((size, size), matvec=times, rmatvec=times, dtype=_array(flat[:1].cpu()).dtype)
 
 
 class _Watcher:
@@ -113,7 +207,3 @@ class _Watcher:
 
 def _array(x: Any) -> Any:
     return x.detach().numpy().copy()
-
-
-def _times_vector(hess: Any) -> Callable[..., Any]:
-    return lambda x, v, *args: hess(x, *args) @ v

@@ -1,0 +1,47 @@
+"""Where the parameters of a module lie in the flat vector of an objective."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torch import Tensor
+
+from levelport.objective import Objective
+from levelport.objectives.module import ModuleObjective
+from levelport.objectives.parameters import ParametersObjective
+
+
+def innermost(objective: Objective) -> Objective:
+    """The objective under its wrappers: differences of gradients, data parallel sums, meters."""
+    while not isinstance(objective, ModuleObjective | ParametersObjective):
+        inside = next((getattr(objective, n) for n in ("objective", "local", "inner") if hasattr(objective, n)), None)
+        if not isinstance(inside, Objective):
+            break
+        objective = inside
+    return objective
+
+
+def places(objective: Objective, wanted: Iterable[tuple[str, Tensor]], who: str) -> dict[int, slice]:
+    """The slice of the flat vector that holds each of the named parameters, by the id of the parameter."""
+    inner = innermost(objective)
+    if isinstance(inner, ModuleObjective):
+        parameters: list[Tensor] = [p for p in inner.module.parameters() if p.requires_grad]
+    elif isinstance(inner, ParametersObjective):
+        parameters = inner.parameters
+    else:
+        raise ValueError(
+            f"{who} moves the parameters of a module, and this objective ({type(inner).__name__}) has none. Use it "
+            "with a ModuleObjective, a Teleporter or Teleported."
+        )
+    found, begin = {}, 0
+    for parameter in parameters:
+        found[id(parameter)] = slice(begin, begin + parameter.numel())
+        begin += parameter.numel()
+    for name, parameter in wanted:
+        if id(parameter) not in found:
+            raise ValueError(
+                f"the parameter {name!r} of {who}'s module is none of those that the objective moves. Make the solver "
+                "for the very module that is trained: ModuleObjective(model, …) and "
+                f"{who}(model), or the model whose parameters the optimizer has."
+            )
+    return found

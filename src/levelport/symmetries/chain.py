@@ -1,0 +1,217 @@
+"""The layers of a module in a row, and what stands between them: found by tracing, or declared.
+
+A hidden unit between two layers may be rescaled, x ↦ c x with c > 0 on the way in and 1/c on the way out, where
+everything in between is positively homogeneous and keeps units apart: φ(c x) = c φ(x). ReLU, leaky ReLU, dropout,
+pooling over positions and flattening are; tanh, softplus and every kind of normalisation are not.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+Layer: TypeAlias = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
+_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_PLAIN = (nn.Identity, nn.Flatten)
+_HOMOGENEOUS = (nn.ReLU, nn.LeakyReLU, nn.PReLU, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+_POOLS = ("MaxPool", "AvgPool", "AdaptiveMaxPool", "AdaptiveAvgPool")
+_FUNCTIONS = {torch.relu, F.relu, F.leaky_relu, F.dropout, torch.nn.functional.relu_}
+_FUNCTION_POOLS = {f"{kind}_pool{n}d": n for kind in ("max", "avg", "adaptive_max", "adaptive_avg") for n in (1, 2, 3)}
+_METHODS = {"relu", "relu_", "contiguous"}
+
+
+class UnsupportedModuleError(ValueError):
+    """The module has not the symmetry that was asked for; the message names the layer and the remedy."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Layers in the order in which data pass them.
+
+    Attributes:
+        names, layers: what they are called in the module, and the layers.
+        straight: for every two neighbours, whether nothing but identities stands between them.
+    """
+
+    names: tuple[str, ...]
+    layers: tuple[Layer, ...]
+    straight: tuple[bool, ...]
+
+    def width(self, junction: int) -> int:
+        """Hidden units between layers ``junction`` and ``junction + 1``: outputs, or channels of a convolution."""
+        before = self.layers[junction]
+        return before.out_features if isinstance(before, nn.Linear) else before.out_channels
+
+    def __str__(self) -> str:
+        return " → ".join(self.names)
+
+
+def chain_of(module: nn.Module, layers: Sequence[str] | None = None) -> Chain:
+    """The chain of ``module``.
+
+    Args:
+        layers: names of consecutive layers, for modules that cannot be traced. Whoever declares them vouches that only
+            positively homogeneous operations stand between them. None traces the module.
+    """
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"module must be a torch.nn.Module, not a {type(module).__name__}.")
+    found, straight = _traced(module) if layers is None else (tuple(layers), (False,) * (len(layers) - 1))
+    if len(found) < 2:
+        raise UnsupportedModuleError(
+            f"the module has {len(found)} layer(s) of the kinds Linear and Conv in a row, and hidden units need two: "
+            "one before them and one after."
+        )
+    known = dict(module.named_modules())
+    missing = [name for name in found if name not in known]
+    if missing:
+        raise UnsupportedModuleError(f"the module has no layer {missing[0]!r}; its layers are {', '.join(known)}.")
+    chain = Chain(found, tuple(_supported(name, known[name]) for name in found), straight)
+    _check_parameters(module, chain)
+    for junction in range(len(found) - 1):
+        _check_widths(chain, junction)
+    return chain
+
+
+def _supported(name: str, layer: nn.Module) -> Layer:
+    if not isinstance(layer, _LAYERS) or (not isinstance(layer, nn.Linear) and layer.transposed):
+        raise UnsupportedModuleError(f"layer {_called(name, layer)} is neither Linear nor Conv, so it has no units.")
+    return layer
+
+
+def _check_parameters(module: nn.Module, chain: Chain) -> None:
+    """Every layer owns its trainable parameters, and nobody else uses them."""
+    owners: dict[int, list[str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        owners.setdefault(id(parameter), []).append(name)
+    for name, layer in zip(chain.names, chain.layers, strict=True):
+        for kind in ("weight", "bias"):
+            parameter = getattr(layer, kind)
+            if parameter is None:
+                continue
+            if not isinstance(parameter, nn.Parameter) or id(parameter) not in owners:
+                raise UnsupportedModuleError(
+                    f"the {kind} of layer {name!r} is computed from other parameters (a parametrisation), which do not "
+                    "scale with it. Remove the parametrisation first."
+                )
+            if len(owners[id(parameter)]) > 1:
+                raise UnsupportedModuleError(
+                    f"the {kind} of layer {name!r} is shared: {' and '.join(owners[id(parameter)])} are one parameter, "
+                    "so it cannot be scaled in one place alone."
+                )
+            if not parameter.requires_grad:
+                raise UnsupportedModuleError(
+                    f"the {kind} of layer {name!r} is frozen, so the units next to it cannot be scaled. Set "
+                    "requires_grad=True, or declare the other layers by layers=."
+                )
+
+
+def _check_widths(chain: Chain, junction: int) -> None:
+    before, after = chain.layers[junction], chain.layers[junction + 1]
+    width = chain.width(junction)
+    taken = after.in_features if isinstance(after, nn.Linear) else after.in_channels
+    flattened = isinstance(after, nn.Linear) and not isinstance(before, nn.Linear)
+    if taken != width and not (flattened and taken % width == 0):
+        raise UnsupportedModuleError(
+            f"layer {chain.names[junction]!r} has {width} outputs and layer {chain.names[junction + 1]!r} takes "
+            f"{taken}; they are no neighbours."
+        )
+
+
+def _traced(module: nn.Module) -> tuple[tuple[str, ...], tuple[bool, ...]]:
+    try:
+        graph = fx.symbolic_trace(module).graph
+    except Exception as error:  # tracing runs the users' own code, which may raise anything
+        raise UnsupportedModuleError(
+            f"the module cannot be traced ({type(error).__name__}: {error}). Declare its layers in the order in which "
+            "data pass them, for example layers=['0', '2', '4']."
+        ) from error
+    known = dict(module.named_modules())
+    weighted = [n for n in graph.nodes if n.op == "call_module" and isinstance(known[str(n.target)], _LAYERS)]
+    names = tuple(str(node.target) for node in weighted)
+    for name in names:
+        if names.count(name) > 1:
+            raise UnsupportedModuleError(
+                f"layer {name!r} is called {names.count(name)} times, so its units are shared."
+            )
+    straight = tuple(_walk(weighted[i], weighted[i + 1], known) for i in range(len(weighted) - 1))
+    return names, straight
+
+
+def _walk(node: fx.Node, end: fx.Node, known: dict[str, nn.Module]) -> bool:
+    """From a layer to the next; whether only identities stand between. Refuses what has no symmetry, by name."""
+    before, after = known[str(node.target)], known[str(end.target)]
+    positions = 0 if isinstance(before, nn.Linear) else int(type(before).__name__[-2])  # dimensions beside the units
+    flat, straight = False, True
+    while True:
+        if len(node.users) != 1:
+            raise UnsupportedModuleError(
+                f"the output of {_named(node, known)} is used {len(node.users)} times (a residual connection, a "
+                "reshape by its own size, or the like); only layers in a row are supported. Where that is harmless, "
+                "declare the layers by layers=."
+            )
+        node = next(iter(node.users))
+        if node is end:
+            break
+        kind = _kind(node, known, positions, flat)
+        if kind == "no":
+            raise UnsupportedModuleError(
+                f"{_named(node, known)} between layers {_called_target(end, known)} and the one before it is not "
+                "positively homogeneous unit by unit (ReLU, leaky ReLU, dropout, pooling and nn.Flatten are), so the "
+                "units there cannot be rescaled."
+            )
+        flat = flat or kind == "flatten"
+        straight = straight and kind in ("plain", "flatten")
+    if positions and isinstance(after, nn.Linear) and not flat:
+        raise UnsupportedModuleError(
+            f"layer {_called_target(end, known)} follows a convolution without nn.Flatten, so it mixes positions, not "
+            "channels."
+        )
+    return straight and not flat
+
+
+def _kind(node: fx.Node, known: dict[str, nn.Module], positions: int, flat: bool) -> str:
+    """ "plain", "flatten", "homogeneous" or "no"."""
+    if node.op == "call_module":
+        module = known[str(node.target)]
+        name = type(module).__name__
+        if isinstance(module, nn.Flatten):
+            return "flatten" if (module.start_dim, module.end_dim) == (1, -1) else "no"
+        if isinstance(module, _PLAIN):
+            return "plain"
+        pool = name[:-2] in _POOLS and name[-2:] == f"{positions}d" and not flat
+        return "homogeneous" if isinstance(module, _HOMOGENEOUS) or pool else "no"
+    if node.op == "call_function":
+        if node.target is torch.flatten:
+            return "flatten" if (*node.args[1:], *node.kwargs.values()) == (1,) else "no"
+        called = getattr(node.target, "__name__", "")
+        named = next((n for n in _FUNCTION_POOLS if getattr(F, n) is node.target), called)
+        pool = _FUNCTION_POOLS.get(named) == positions and positions > 0 and not flat
+        return "homogeneous" if node.target in _FUNCTIONS or pool else "no"
+    if node.op == "call_method":
+        if node.target == "flatten":
+            return "flatten" if (*node.args[1:], *node.kwargs.values()) == (1,) else "no"
+        return "homogeneous" if node.target in _METHODS else "no"
+    return "no"
+
+
+def _called(name: str, module: nn.Module) -> str:
+    return f"{name!r} ({type(module).__name__})"
+
+
+def _called_target(node: fx.Node, known: dict[str, nn.Module]) -> str:
+    return _called(str(node.target), known[str(node.target)])
+
+
+def _named(node: fx.Node, known: dict[str, nn.Module]) -> str:
+    if node.op == "call_module":
+        return f"layer {_called_target(node, known)}"
+    if node.op == "output":
+        return "the output of the module"
+    target = node.target
+    return f"the operation {target if isinstance(target, str) else getattr(target, '__name__', inspect.unwrap(target))}"

@@ -1,0 +1,152 @@
+"""Symmetries as solvers: the verb, optimizers, budgets, bounds, and what they refuse."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from levelport import FunctionObjective, ModuleObjective, Teleported, Teleporter, TeleportStatus, teleport
+from levelport.objectives import GradientDifferences
+from levelport.optim import Every
+from levelport.symmetries import Balance, LinearGroup, NullSpace, RandomBasis, Rescaling, SymmetrySolver
+
+torch.manual_seed(0)
+
+
+def pieces(dtype: torch.dtype = torch.float64) -> tuple[nn.Sequential, torch.Tensor, torch.Tensor, ModuleObjective]:
+    torch.manual_seed(1)
+    module = nn.Sequential(nn.Linear(4, 30), nn.ReLU(), nn.Linear(30, 30), nn.ReLU(), nn.Linear(30, 8), nn.Linear(8, 2))
+    module = module.to(dtype)
+    x, y = torch.randn(20, 4, dtype=dtype), torch.randn(20, 2, dtype=dtype)
+    return module, x, y, ModuleObjective(module, F.mse_loss, x, y)
+
+
+def everyone(module: nn.Module) -> list[SymmetrySolver]:
+    return [
+        Rescaling(module),
+        Rescaling(module, box=1.5, goal="decrease"),
+        Balance(module),
+        RandomBasis(module),
+        LinearGroup(module),
+        LinearGroup(module, goal="decrease"),
+        NullSpace(module, steps=3),
+    ]
+
+
+@pytest.mark.parametrize("number", range(7))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_verb_checks_every_move(number: int, dtype: torch.dtype) -> None:
+    module, _, _, objective = pieces(dtype)
+    solver = everyone(module)[number]
+    result = teleport(objective, objective.initial_point(), solver, max_hvps=12)
+    assert result.value <= result.value_start + solver.slack(result.value_start, dtype)
+    assert result.value == objective.at(result.x).value
+    assert not torch.equal(result.x, objective.initial_point())
+    assert result.cost.hvps <= 12
+    if solver.keeps_guarantee:
+        assert result.gain >= 1.0
+    elif number in (1, 5):
+        assert result.predicted_gain > 1.0
+        assert result.status is TeleportStatus.MOVED
+    assert result.nit >= 1
+
+
+def test_the_bill_of_the_closed_form() -> None:
+    """A gradient and a product at either end, the second value of the check for noise: the move itself is free."""
+    module, _, _, objective = pieces()
+    cost = teleport(objective, objective.initial_point(), Rescaling(module)).cost
+    assert (cost.values, cost.gradients, cost.hvps) == (1, 2, 2)
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_the_radius_binds(number: int) -> None:
+    module, _, _, objective = pieces()
+    x = objective.initial_point()
+    result = teleport(objective, x, everyone(module)[number], radius=0.3, max_hvps=12)
+    assert 0.0 < float((result.x - x).norm()) <= 0.3
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_optimizers_take_them(number: int) -> None:
+    module, x, y, objective = pieces(torch.float32)
+    expected = teleport(objective, objective.initial_point(), everyone(module)[number], max_hvps=12)
+    optimizer = torch.optim.SGD(module.parameters(), lr=1e-3)
+    solver = everyone(module)[number]
+    teleporter = Teleporter(optimizer, Every(2), solver=solver, max_hvps=12, first_step="optimizer")
+    result = teleporter.maybe(lambda: F.mse_loss(module(x), y))
+    assert result is not None
+    assert result.gain == pytest.approx(expected.gain, rel=1e-3)
+    assert torch.allclose(torch.cat([p.detach().reshape(-1) for p in module.parameters()]), result.x)
+
+
+def test_teleported_trains_and_survives_a_copy() -> None:
+    module, x, y, _ = pieces()
+    for solver in (Rescaling(module), RandomBasis(module)):
+        optimizer = Teleported(torch.optim.SGD(module.parameters(), lr=1e-3), Every(3), solver=solver)
+        optimizer.step(lambda: F.mse_loss(module(x), y))
+        module_copy, optimizer_copy = copy.deepcopy((module, optimizer))
+        for m, o in ((module, optimizer), (module_copy, optimizer_copy)):
+            for _ in range(4):
+                loss = o.step(lambda m=m: F.mse_loss(m(x), y))
+            assert torch.isfinite(torch.as_tensor(loss))
+        assert all(torch.equal(a, b) for a, b in zip(module.parameters(), module_copy.parameters(), strict=True))
+
+
+def test_it_works_through_wrappers_and_parameter_groups() -> None:
+    module, x, y, objective = pieces()
+    assert teleport(GradientDifferences(objective), objective.initial_point(), Rescaling(module)).gain > 1.0
+    groups = [{"params": list(module[2].parameters())}, {"params": [*module[0].parameters(), *module[4:].parameters()]}]
+    optimizer = torch.optim.SGD(groups, lr=1e-3)
+    result = Teleporter(optimizer, solver=Rescaling(module)).teleport(lambda: F.mse_loss(module(x), y))
+    assert result.value == result.value_start
+    assert result.gain > 1.0
+
+
+def test_a_penalty_is_part_of_f_and_keeps_a_move_from_raising_it() -> None:
+    module, x, y, _ = pieces()
+    objective = ModuleObjective(module, F.mse_loss, x, y, penalty=1.0)
+    result = teleport(objective, objective.initial_point(), RandomBasis(module))
+    assert result.status is TeleportStatus.NO_FEASIBLE_GAIN
+    assert "would take f from" in result.message
+    balanced = teleport(objective, objective.initial_point(), Balance(module))
+    assert balanced.value < balanced.value_start
+
+
+def test_strangers_are_refused_by_a_sentence() -> None:
+    module, _, _, objective = pieces()
+    with pytest.raises(ValueError, match=r"parameter '0.weight' of Rescaling's module is none"):
+        teleport(objective, objective.initial_point(), Rescaling(copy.deepcopy(module)))
+    flat = torch.ones(3, dtype=torch.float64)
+    with pytest.raises(ValueError, match="has none"):
+        teleport(FunctionObjective(lambda w: (w**4).sum(), flat), flat, Rescaling(module))
+    for make, words in [
+        (lambda: Rescaling(module, box=1.0), "box must exceed 1"),
+        (lambda: Rescaling(module, box=float("inf")), "box must be finite"),
+        (lambda: Rescaling(module, goal="balance"), "goal must be"),  # type: ignore[arg-type]
+        (lambda: RandomBasis(module, spread=1.0), "spread must lie between"),
+        (lambda: NullSpace(module, tau=-1.0), "tau must"),
+        (lambda: NullSpace(module, reach=float("inf")), "reach must be finite"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            make()
+
+
+def test_each_says_on_what_it_is_exact() -> None:
+    module, *_ = pieces()
+    said = {type(s).__name__: s.exact_on for s in everyone(module)}
+    assert said.pop("NullSpace") == "these inputs"
+    assert set(said.values()) == {"all inputs"}
+    assert NullSpace(module, tau=1e-3).exact_on == "approximately"
+
+
+def test_one_product_buys_nothing_but_the_certificate() -> None:
+    module, _, _, objective = pieces()
+    for solver in itertools.islice(everyone(module), 7):
+        result = teleport(objective, objective.initial_point(), solver, max_hvps=1)
+        assert result.status is TeleportStatus.BUDGET_SPENT
+        assert torch.equal(result.x, objective.initial_point())

@@ -1,0 +1,190 @@
+"""Orbits leave f unchanged, over random modules; what is not a symmetry is refused by name."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from levelport import ModuleObjective, teleport
+from levelport.solvers.contract import TeleportProblem
+from levelport.symmetries import (
+    Balance,
+    LinearGroup,
+    NullSpace,
+    RandomBasis,
+    Rescaling,
+    SymmetrySolver,
+    UnsupportedModuleError,
+    chain_of,
+)
+
+MODULES = 200
+TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-13}
+
+
+def random_module(seed: int, dtype: torch.dtype) -> tuple[nn.Module, Tensor, Tensor]:
+    """A chain of two to five layers: linear or convolutional, with and without biases, several activations."""
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+
+    def activation() -> nn.Module:
+        return rng.choice([nn.ReLU(), nn.LeakyReLU(rng.uniform(0.01, 0.5)), nn.PReLU(), nn.Identity()])
+
+    parts: list[nn.Module] = []
+    samples = rng.randint(3, 40)
+    if rng.random() < 0.4:
+        channels, groups = 2 * rng.randint(1, 4), rng.choice([1, 2])
+        parts += [nn.Conv2d(2, channels, 3, padding=1, bias=rng.random() < 0.7), activation()]
+        parts += [
+            nn.Conv2d(channels, 4, 3, groups=groups),
+            activation(),
+            rng.choice([nn.MaxPool2d(2), nn.AvgPool2d(2)]),
+        ]
+        parts += [nn.Dropout(0.0), nn.Flatten()]
+        width, inputs = 4 * 2 * 2, torch.randn(samples, 2, 6, 6)
+    else:
+        width = rng.randint(2, 9)
+        inputs = torch.randn(samples, width)
+    for _ in range(rng.randint(1, 3)):
+        wider = rng.randint(2, 12)
+        parts += [nn.Linear(width, wider, bias=rng.random() < 0.8), activation()]
+        width = wider
+    parts.append(nn.Linear(width, 3))
+    module = nn.Sequential(*parts).to(dtype)
+    return module, inputs.to(dtype), torch.randn(samples, 3).to(dtype)
+
+
+def proposed(solver: SymmetrySolver, objective: ModuleObjective) -> tuple[TeleportProblem, Tensor]:
+    start = objective.at(objective.initial_point(), curvature=True)
+    _ = start.value, start.gradient
+    problem = TeleportProblem(objective, start)
+    return problem, solver.propose(problem)
+
+
+def linear_module(seed: int, dtype: torch.dtype) -> tuple[nn.Module, Tensor, Tensor]:
+    torch.manual_seed(seed)
+    rng = random.Random(seed)
+    widths = [rng.randint(2, 10) for _ in range(rng.randint(3, 5))]
+    parts: list[nn.Module] = [nn.Linear(a, b, bias=rng.random() < 0.7) for a, b in itertools.pairwise(widths)]
+    parts += [nn.ReLU(), nn.Linear(widths[-1], 2)]
+    return nn.Sequential(*parts).to(dtype), torch.randn(9, widths[0]).to(dtype), torch.randn(9, 2).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_f_is_unchanged_over_random_modules(dtype: torch.dtype) -> None:
+    worst: dict[str, float] = {}
+    for seed in range(MODULES):
+        module, inputs, targets = random_module(seed, dtype)
+        objective = ModuleObjective(module, F.mse_loss, inputs, targets)
+        names = chain_of(module).names  # tracing takes longer than everything else here
+        for name, solver in {
+            "rescaling 3": Rescaling(module, box=3.0, layers=names),
+            "balance": Balance(module, layers=names),
+            "random": RandomBasis(module, seed=seed, layers=names),
+        }.items():
+            problem, x = proposed(solver, objective)
+            change = abs(objective.at(x).value / problem.level - 1.0)
+            worst[name] = max(worst.get(name, 0.0), change)
+        module, inputs, targets = linear_module(seed, dtype)
+        objective = ModuleObjective(module, F.mse_loss, inputs, targets)
+        problem, x = proposed(LinearGroup(module), objective)
+        worst["linear group"] = max(worst.get("linear group", 0.0), abs(objective.at(x).value / problem.level - 1.0))
+    assert max(worst.values()) <= TOLERANCE[dtype], worst
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_powers_of_two_are_exact_to_the_bit(dtype: torch.dtype) -> None:
+    for seed in range(60):
+        module, inputs, targets = random_module(seed, dtype)
+        objective = ModuleObjective(module, F.mse_loss, inputs, targets)
+        problem, x = proposed(Rescaling(module, box=4.0), objective)
+        assert torch.equal(objective.predict(x, inputs), objective.predict(problem.start.x, inputs))
+        assert objective.at(x).value == problem.level
+
+
+def test_the_gradient_is_foretold_without_a_further_pass() -> None:
+    for seed in range(20):
+        module, inputs, targets = random_module(seed, torch.float64)
+        objective = ModuleObjective(module, F.mse_loss, inputs, targets)
+        before = objective.cost.gradient_equivalents
+        problem, x = proposed(Rescaling(module, box=2.0), objective)
+        assert objective.cost.gradient_equivalents - before == 1.0
+        moved = objective.at(x).gradient
+        keep = problem.start.x != 0.0
+        stretch = (x / problem.start.x)[keep]
+        assert torch.allclose(moved[keep] * stretch, problem.start.gradient[keep], rtol=1e-9, atol=1e-12)
+
+
+def test_null_space_moves_are_exact_on_the_samples_and_on_no_others() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(5, 40), nn.Tanh(), nn.Linear(40, 40), nn.Softplus(), nn.Linear(40, 2)).double()
+    inputs, targets = torch.randn(20, 5).double(), torch.randn(20, 2).double()
+    objective = ModuleObjective(module, F.mse_loss, inputs, targets)
+    result = teleport(objective, objective.initial_point(), NullSpace(module, reach=0.5))
+    assert abs(result.value / result.value_start - 1.0) <= 1e-13
+    assert result.gain > 1.5
+    others = torch.randn(7, 5).double()
+    change = objective.predict(result.x, others) - objective.predict(objective.initial_point(), others)
+    assert float(change.abs().max()) > 1e-3
+
+
+def test_refusals_name_the_layer() -> None:
+    bad: list[tuple[nn.Module, str]] = [
+        (nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)), r"layer '1' \(Tanh\)"),
+        (nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.Linear(3, 1)), r"'1' \(BatchNorm1d\)"),
+        (nn.Sequential(nn.Linear(2, 3)), "need two"),
+        (nn.Sequential(nn.Conv1d(1, 2, 3), nn.ReLU(), nn.Linear(4, 1)), "without nn.Flatten"),
+        (nn.Sequential(nn.Conv1d(1, 2, 3), nn.MaxPool2d(1), nn.Flatten(), nn.Linear(4, 1)), r"'1' \(MaxPool2d\)"),
+        (_Residual(), r"layer 'first' \(Linear\).*2 times"),
+        (_Functional(torch.sigmoid), "operation sigmoid"),
+    ]
+    tied = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
+    tied[2].weight = tied[0].weight
+    frozen = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
+    frozen[0].bias.requires_grad_(False)
+    twice = nn.Linear(3, 3)
+    bad += [(tied, "0.weight and 2.weight"), (frozen, "bias of layer '0' is frozen")]
+    bad.append((nn.Sequential(twice, nn.ReLU(), twice), "called 2 times"))
+    for module, words in bad:
+        with pytest.raises(UnsupportedModuleError, match=words):
+            Rescaling(module)
+    with pytest.raises(UnsupportedModuleError, match="nothing between them"):
+        LinearGroup(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)))
+    with pytest.raises(UnsupportedModuleError, match="no Linear layer"):
+        NullSpace(nn.Conv1d(1, 1, 1))
+    with pytest.raises(UnsupportedModuleError, match="no layer 'fc9'"):
+        Rescaling(nn.Linear(1, 1), layers=["fc9", "fc2"])
+
+
+def test_functional_activations_and_declared_layers_are_found() -> None:
+    assert chain_of(_Functional(torch.relu)).names == ("first", "second")
+    untraceable = _Functional(lambda x: x.relu() if float(x.sum()) > -1e9 else x)
+    with pytest.raises(UnsupportedModuleError, match="cannot be traced"):
+        chain_of(untraceable)
+    assert chain_of(untraceable, ["first", "second"]).names == ("first", "second")
+
+
+class _Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x)
+        out: Tensor = self.second(torch.relu(y)) + y
+        return out
+
+
+class _Functional(nn.Module):
+    def __init__(self, activation: object) -> None:
+        super().__init__()
+        self.first, self.second, self.activation = nn.Linear(3, 3), nn.Linear(3, 3), activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.second(self.activation(self.first(x)))  # type: ignore[operator]
+        return out

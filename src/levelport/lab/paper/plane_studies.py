@@ -131,7 +131,7 @@ class TestFunctions(Study):
                 # Booth is a quadratic with the largest eigenvalue 18: on {f ≤ f₀}, max ‖∇f‖² = 2 · 18 · f₀.
                 run = results.runs(spec)[0]
                 best, reached = np.sqrt(36.0 * run.curves["value"][0]), run.facts["gradient_norm"]
-                return reached >= 0.999 * best, f"gradient norm {reached:.4g} of {best:.4g}"
+                return bool(reached >= 0.999 * best), f"gradient norm {reached:.4g} of {best:.4g}"
 
             def local_maximum(spec: PlaneRun = goldstein) -> tuple[bool, str]:
                 facts = results.runs(spec)[1].facts

@@ -107,6 +107,14 @@ def test_released_figures_have_their_own_data_and_settings() -> None:
     assert plane.solver == "released"
 
 
+def test_figures_can_be_restricted_to_data_sets_and_images() -> None:
+    curves = STUDIES["fig18"].specs(replace(FULL, sets=("pima", "blood")))
+    assert {spec.problem for spec in curves} == {"mlp-relu-100-100/pima"}  # type: ignore[attr-defined]
+    part = replace(FULL, images=2000)
+    for name in ("fig3", "fig5", "fig13", "fig14"):
+        assert all("mnist-first-2000" in spec.label for spec in STUDIES[name].specs(part))
+
+
 def test_released_reference_needs_the_released_protocol() -> None:
     assert Setup(protocol="released", reference="released").reference == "released"
     with pytest.raises(ValueError, match="without its penalty"):

@@ -8,6 +8,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LinearRegression
 
 from levelport.checks import UnknownNameError
+from levelport.problems import storage
 from levelport.problems.datasets import DATA_NAMES, Targets, data_info, load_data
 from levelport.problems.synthetic import features_with_spectrum, linear_data, logistic_data
 
@@ -110,3 +111,22 @@ def test_synthetic_names() -> None:
 def test_misspelt_names_get_a_suggestion(name: str, suggestion: str) -> None:
     with pytest.raises(UnknownNameError, match=f"There is no data set '{name}'. Did you mean '{suggestion}"):
         data_info(name)
+
+
+def test_part_of_mnist_is_its_first_images_and_the_whole_test_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a made-up MNIST of six images, whose sizes are not those of the real one."""
+    images = np.arange(24, dtype=np.uint8).reshape(6, 2, 2)
+    labels = np.arange(6, dtype=np.uint8)
+    monkeypatch.setattr(storage, "load", lambda name: (images, labels, images[:3], labels[:3]))
+    load_data.cache_clear()
+    try:
+        whole, part = load_data("mnist"), load_data("mnist-first-4")
+        np.testing.assert_array_equal(part.X, whole.X[:4])
+        np.testing.assert_array_equal(part.y, [0, 1, 2, 3])
+        assert part.test is whole.test
+    finally:
+        load_data.cache_clear()
+    assert (data_info("mnist-first-4").training_samples, data_info("mnist-first-4").outputs) == (4, 10)
+    for wrong in ("mnist-first-0", "mnist-first-60001", "mnist-first-x"):
+        with pytest.raises(ValueError, match="There is no data set"):
+            data_info(wrong)

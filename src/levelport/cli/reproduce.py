@@ -35,7 +35,7 @@ def reproduce_command(
     out: Out = Path("results"),
     claims: Annotated[bool, typer.Option("--claims", help="Only check the claims on what is already there.")] = False,
     half: Annotated[Literal[HalfName, "both"], typer.Option(help="Profiles: one half or both.")] = "both",
-    sets: Annotated[list[str] | None, typer.Option("--set", help="Profiles: only these data sets; may repeat.")] = None,
+    sets: Annotated[list[str] | None, typer.Option("--set", help="Only these data sets; may repeat.")] = None,
     reg: Annotated[
         list[float] | None, typer.Option("--reg", help="Profiles: only these penalties; may repeat.")
     ] = None,
@@ -45,6 +45,9 @@ def reproduce_command(
     protocol: Annotated[
         Protocol, typer.Option(help="Run and score as the paper's text says, or as its released scripts do.")
     ] = "text",
+    images: Annotated[
+        int, typer.Option(min=0, max=60000, help="MNIST: only the first so many training images; 0 takes all.")
+    ] = 0,
     to: Annotated[Path, typer.Option(help="With export: the file to write.")] = Path("results.zip"),
 ) -> None:
     """Reproduce figures of the paper: run what is missing, draw, and check what the paper concludes from them."""
@@ -77,6 +80,7 @@ def reproduce_command(
             halves=() if half == "both" else (half,),
             reference=reference,
             protocol=protocol,
+            images=images,
         )
     if exporting:
         _export(studies, setup, out, to)

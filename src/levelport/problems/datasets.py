@@ -1,7 +1,7 @@
 """Data sets by name: the twenty of the paper, MNIST, two of scikit-learn's, and synthetic ones.
 
     blood ... spambase                 binary, standardised (see :mod:`levelport.problems.catalogue`)
-    mnist                              ten classes, pixels with the usual normalisation, its own test set
+    mnist, mnist-first-N               ten classes, pixels with the usual normalisation, its own test set
     breast-cancer-wisconsin, digits    from scikit-learn: 569×30 standardised; 1797×64 scaled to [0, 1]
     synthetic-logistic-NxD-C           N samples, D features, eigenvalues of XᵀX/N geometric from 1 down to 1/C
     synthetic-linear-NxD-C             the same with real targets
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -96,6 +96,7 @@ _BUILT_IN = {
     "breast-cancer-wisconsin": DataInfo("breast-cancer-wisconsin", 569, 30, Targets.BINARY, positives=357),
     "digits": DataInfo("digits", 1797, 64, Targets.CLASSES, classes=10),
 }
+_PART_OF_MNIST = re.compile(r"mnist-first-([1-9]\d*)")
 _SYNTHETIC = re.compile(r"synthetic-(logistic|linear)-([1-9]\d*)x([1-9]\d*)-(\d+(?:\.\d+)?(?:e\d+)?)")
 
 DATA_NAMES = (*UCI, *_BUILT_IN)
@@ -109,6 +110,9 @@ def data_info(name: str) -> DataInfo:
         return DataInfo(name, entry.samples, entry.features, Targets.BINARY, positives=entry.positives)
     if name in _BUILT_IN:
         return _BUILT_IN[name]
+    part = _PART_OF_MNIST.fullmatch(name)
+    if part and int(part[1]) <= 60000:  # the test set stays whole
+        return replace(_BUILT_IN["mnist"], name=name, samples=int(part[1]) + 10000)
     match = _SYNTHETIC.fullmatch(name)
     if match:
         targets = Targets.BINARY if match[1] == "logistic" else Targets.REGRESSION
@@ -132,6 +136,9 @@ def load_data(name: str) -> DataSet:
         images, labels, test_images, test_labels = storage.load(name)
         test = (_normalised_pixels(test_images), test_labels.astype(np.int64))
         return _frozen(DataSet(info, _normalised_pixels(images), labels.astype(np.int64), test))
+    if name.startswith("mnist-first"):
+        whole, first = load_data("mnist"), slice(info.training_samples)
+        return _frozen(DataSet(info, whole.X[first], whole.y[first], whole.test))
     if name.startswith("synthetic"):
         return _frozen(_synthetic(info))
     return _frozen(_scikit_learn(info))

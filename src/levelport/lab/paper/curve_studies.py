@@ -191,7 +191,7 @@ class MnistStudy(CurveStudy):
     batch: ClassVar[int | None] = None
 
     def scenes(self, setup: Setup) -> list[Scene]:
-        data = "mnist" if setup.tier == "full" else "digits"
+        data = setup.mnist if setup.tier == "full" else "digits"
         units = {"full": 500, "quick": 50, "smoke": 5}[setup.tier]
         seeds = (0, 1) if setup.tier == "smoke" else (0, 1, 2)
         return [Scene(f"mlp-{self.activation}-{units}/{data}", seeds)]
@@ -311,7 +311,7 @@ class UciCurves(CurveStudy):
 
     def scenes(self, setup: Setup) -> list[Scene]:
         sets = {"full": self.sets, "quick": self.quick_sets, "smoke": ("blood",)}[setup.tier]
-        return [Scene(name) for name in sets]
+        return [Scene(name) for name in setup.restricted(sets)]
 
     def spec(self, setup: Setup, scene: Scene, variant: Variant, seed: int) -> Training:
         half = half_of(self.model, "deterministic", setup)

@@ -159,8 +159,8 @@ class NewtonStudy(Study):
         }[setup.tier]
         convex_ticks, network_ticks = {"full": (100, 100), "quick": (50, 10), "smoke": (3, 2)}[setup.tier]
         network = "mlp-relu-5-5" if setup.tier == "smoke" else "mlp-relu-100-100"
-        convex_problems = [(f"logreg/{name}", convex_ticks) for name in sets[0]]
-        network_problems = [(f"{network}/{name}", network_ticks) for name in sets[1]]
+        convex_problems = [(f"logreg/{name}", convex_ticks) for name in setup.restricted(sets[0])]
+        network_problems = [(f"{network}/{name}", network_ticks) for name in setup.restricted(sets[1])]
         return (convex_problems if self.convex else []) + (network_problems if self.networks else [])
 
     def specs(self, setup: Setup) -> list[RunSpec]:

@@ -54,7 +54,8 @@ class Setup:
     Attributes:
         tier: seconds, minutes, or the paper.
         solvers: whose teleports.
-        sets, regs: restrict the problems of the profiles to these data sets and penalties; empty means the tier's own.
+        sets, regs: restrict the problems to these data sets and (profiles) penalties; empty means the tier's own.
+        images: restrict MNIST to its first training images; 0 means all.
         halves: restrict the profiles to one half; empty means both.
         reference: f* is exact (for networks: the best value seen), the paper's estimate, or the authors' own number.
         protocol: run and score as the paper's text says, or as the released scripts do.
@@ -67,6 +68,16 @@ class Setup:
     halves: tuple[HalfName, ...] = ()
     reference: Reference = "exact"
     protocol: Protocol = "text"
+    images: int = 0
+
+    @property
+    def mnist(self) -> str:
+        """MNIST, or the part of it that is asked for, by name."""
+        return f"mnist-first-{self.images}" if self.images else "mnist"
+
+    def restricted(self, sets: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of a figure's data sets that are asked for; all of them where none of them is."""
+        return tuple(name for name in sets if name in self.sets) or sets
 
     def __post_init__(self) -> None:
         if self.reference == "released" and self.protocol != "released":

@@ -88,7 +88,7 @@ class SolvingTeleports(Study):
         """
         planned = planned_solver(solver, setup.protocol)
         if setup.tier == "full":
-            return OneTeleport("mlp-softplus-50/mnist", 1.8, planned, limit=250)
+            return OneTeleport(f"mlp-softplus-50/{setup.mnist}", 1.8, planned, limit=250)
         units, limit = (50, 250) if setup.tier == "quick" else (8, 20)
         return OneTeleport(f"mlp-softplus-{units}/digits", 1.8, planned, limit=limit)
 

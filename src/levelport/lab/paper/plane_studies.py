@@ -148,7 +148,7 @@ class TestFunctions(Study):
 
             largest, one, maximum = (
                 "On Booth the solver converges to the global maximum of the gradient norm (within 0.1 %).",
-                "On Booth, one GD step after teleporting converges.",
+                "On Booth, one GD step after teleporting converges (to 1e-6 of the gap).",
                 "On Goldstein-Price the solver reaches a local maximum of the gradient norm.",
             )
             claims += [

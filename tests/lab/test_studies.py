@@ -115,6 +115,17 @@ def test_figures_can_be_restricted_to_data_sets_and_images() -> None:
         assert all("mnist-first-2000" in spec.label for spec in STUDIES[name].specs(part))
 
 
+def test_curves_of_different_solvers_are_not_thrown_together() -> None:
+    """The table names whose teleports they were; how many there were is another matter."""
+    study = STUDIES["fig17"]
+    specs = [spec for spec in study.specs(SMOKE) if isinstance(spec, Training)]
+    facts = {"teleports": 8.0, "hvps": 1.0, "seconds": 1.0, "final_loss": 0.5}
+    run = Run(final_value=1.0, facts=facts, curves={"value": np.ones(2), "test_accuracy": np.ones(2)})
+    table = study.table(SMOKE, Results({spec.key: TaskResult(spec.key, {}, (run,), 1.0, {}) for spec in specs}))
+    assert sorted(set(table["teleports"])) == ["none", "ours", "published"]
+    assert len(study.digest(table)) == len(specs)
+
+
 def test_released_reference_needs_the_released_protocol() -> None:
     assert Setup(protocol="released", reference="released").reference == "released"
     with pytest.raises(ValueError, match="without its penalty"):

@@ -122,7 +122,7 @@ class CurveStudy(Study):
                             "status": run.status.value,
                             "final": run.final_value,
                             "accuracy": accuracy[-1] if len(accuracy) else np.nan,
-                            **run.facts,
+                            **{name: fact for name, fact in run.facts.items() if name != "teleports"},
                         }
                     )
         return pd.DataFrame(rows)
@@ -132,7 +132,7 @@ class CurveStudy(Study):
         if table.empty:
             return table
         grouped = table.groupby(["problem", "method", "teleports"], sort=False)
-        return grouped[["final", "accuracy", "hvps", "seconds"]].median().reset_index()
+        return grouped[["final", "final_loss", "accuracy", "hvps", "seconds"]].median().reset_index()
 
     def claims(self, setup: Setup, results: Results) -> list[Claim]:
         return [

@@ -9,13 +9,13 @@ import pytest
 import torch
 from theory_problems import cases
 
-from levelport import FunctionObjective, LinearObjective, TeleportStatus, teleport
+from levelport import Cost, FunctionObjective, LinearObjective, TeleportStatus, teleport
 from levelport.problems.functions import flat_huber
 from levelport.problems.quadratics import Quadratic
 from levelport.theory.certificates import newton_alignment
 from levelport.theory.coercivity import probe_coercivity
 from levelport.theory.counterexamples import half_square, relu_objective
-from levelport.theory.diagnosis import diagnose
+from levelport.theory.diagnosis import Race, diagnose
 
 
 def double(*entries: float) -> torch.Tensor:
@@ -157,6 +157,13 @@ def test_own_functions_and_modules_are_taken_as_they_are() -> None:
     assert not network.convex
     assert "not convex" in str(network)
     assert network.certificate is None
+
+
+def test_a_draw_is_not_a_victory() -> None:
+    """Where both reach the minimum to rounding, nobody has won."""
+    race = Race(1.0 + 1e-16, Cost(hvps=3), 1.0, 5, 1.0, rounding=1e-15)
+    assert not race.teleport_wins
+    assert Race(1.1, Cost(hvps=3), 1.0, 5, 1.0, rounding=1e-15).teleport_wins
 
 
 def test_diagnose_says_what_is_missing() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from levelport.numerics.lanczos import extremes
@@ -40,11 +41,12 @@ class Race:
     descent_decrease: float
     descent_steps: int
     newton_decrease: float
+    rounding: float = 0.0
 
     @property
     def teleport_wins(self) -> bool:
-        """Whether the teleport lowered f further than gradient steps did."""
-        return self.teleport_decrease > self.descent_decrease
+        """Whether the teleport lowered f further than gradient steps did, by more than rounding."""
+        return self.teleport_decrease > self.descent_decrease + self.rounding
 
 
 @dataclass(frozen=True)
@@ -255,8 +257,8 @@ def _race(objective: Objective, start: Point, landed: Point, cost: Cost) -> Race
         point = objective.at(point.x - largest_armijo_step(objective, point) * point.gradient)
     direction = -newton_step(start, tolerance=1e-10, max_hvps=max(1, cost.hvps)).or_downhill(start.gradient)
     newton = objective.at(start.x - largest_armijo_step(objective, start, direction) * direction)
-    value = start.value
-    return Race(value - after.value, cost, value - point.value, steps, value - newton.value)
+    value, rounding = start.value, 16.0 * torch.finfo(objective.dtype).eps * abs(start.value)
+    return Race(value - after.value, cost, value - point.value, steps, value - newton.value, rounding)
 
 
 def _about_function(constants: Constants | None) -> list[str]:
@@ -291,7 +293,7 @@ def _about_certificate(certificate: StepCertificate | None) -> list[str]:
     known = []
     if certificate.proved < 1.0 - 1e-9:
         known.append(f"at most {certificate.proved:.3g} is proved from where the points lie")
-    if not math.isnan(certificate.pair):
+    if certificate.pair > 0.0:
         known.append(f"at most {certificate.pair:.3g} follows from the curvature between them")
     return [f"The step after it {happened}" + (f"; {', and '.join(known)}." if known else ".")]
 
@@ -345,7 +347,10 @@ def _about_race(race: Race, gap: float | None) -> list[str]:
     verdict = "A teleport pays here" if race.teleport_wins else "A teleport does not pay here"
 
     def result(decrease: float) -> str:
-        return f"lowered f by {decrease:.4g}" if gap is None else f"left f - f* = {max(0.0, gap - decrease):.3g}"
+        if gap is None:
+            return f"lowered f by {decrease:.4g}"
+        left = gap - decrease
+        return f"left f - f* = {left:.3g}" if left > race.rounding else "reached the minimum"
 
     return [
         f"{verdict}: with one step it {result(race.teleport_decrease)}, {race.descent_steps} gradient steps of the "

@@ -137,7 +137,6 @@ def test_options_that_make_no_sense(options: dict[str, Any], words: list[str]) -
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Auto(krylov=-1),
         lambda: Auto(memory=0),
         lambda: Auto(explore=3),
         lambda: SQP(rho=0.0),

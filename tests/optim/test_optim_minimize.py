@@ -203,7 +203,7 @@ def test_bad_arguments_are_named() -> None:
         lambda: minimize(rosenbrock, vector(0.0, 0.0), target_gain=0.5),
         lambda: minimize(rosenbrock, vector(0.0, 0.0), solver=levelport.Auto),
         lambda: minimize(rosenbrock, vector(0.0, 0.0), callback=1),
-        lambda: levelport.Auto(krylov=1.5),
+        lambda: levelport.Auto(memory=1.5),
         lambda: Every(1.5),
     ):
         with pytest.raises(ValueError, match=r"must|no |instance"):

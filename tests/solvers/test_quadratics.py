@@ -13,7 +13,7 @@ from levelport.problems.functions import booth
 from levelport.problems.quadratics import Quadratic
 from levelport.solvers.ascent import Frame
 
-EXACT = Auto(krylov=1000)  # room for the whole space
+EXACT = Auto(memory=100)
 
 
 def spectrum(kind: str, d: int, condition: float, seed: int) -> Tensor:
@@ -46,7 +46,7 @@ def test_global_maximum(d: int, kind: str, condition: float) -> None:
 def test_global_maximum_in_500_dimensions(condition: float, kind: str) -> None:
     quadratic = Quadratic.random(spectrum(kind, 500, condition, seed=7), seed=7)
     start = torch.randn(500, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
-    result = teleport(quadratic, start, EXACT, max_hvps=1000)
+    result = teleport(quadratic, start, EXACT, max_hvps=1000, tol=1e-5)
     assert result.status is TeleportStatus.CONVERGED
     assert result.gradient_norm == pytest.approx(quadratic.largest_gradient_norm(start), rel=1e-6)
 
@@ -63,17 +63,6 @@ def test_default_settings(d: int, condition: float) -> None:
     result = teleport(quadratic, start)
     accuracy = 1e-5 if d <= 20 else 1e-3
     assert result.gradient_norm == pytest.approx(quadratic.largest_gradient_norm(start), rel=accuracy)
-
-
-def test_a_predictor_that_spends_the_budget_still_lands() -> None:
-    """Without a product to spare for an ascent the end of the climb is put onto the level by gradients alone."""
-    quadratic = Quadratic.random(torch.logspace(0, -2, 60, dtype=torch.float64), seed=12)
-    start = torch.randn(60, generator=torch.Generator().manual_seed(13), dtype=torch.float64)
-    result = teleport(quadratic, start, EXACT, max_hvps=20)
-    assert result.status is TeleportStatus.BUDGET_SPENT
-    assert result.cost.hvps <= 20
-    assert result.value == pytest.approx(result.value_start, rel=1e-10)
-    assert result.value <= result.value_start
 
 
 @pytest.mark.parametrize("share", [1e-2, 1e-4, 1e-6])
@@ -114,7 +103,7 @@ def test_certificate_of_the_solution() -> None:
 
 def test_booth_teleport_and_one_step_land_on_the_minimiser(float64_device: torch.device) -> None:
     start = torch.tensor([7.5, -4.0], dtype=torch.float64, device=float64_device)
-    result = teleport(booth, start)
+    result = teleport(booth, start, tol=1e-9)
     assert isinstance(result.x, Tensor)
     assert result.x.device == start.device
     # f(7.5, -4) = 7.5² + 6² = 92.25 and λ_max = 18.

@@ -67,8 +67,9 @@ def test_powers_of_ten_change_rounding_only(name: str, c: float, s: float) -> No
     fun, start = PROBLEMS[name]
     plain, scaled = in_other_units(fun, start, 1.0, 1.0), in_other_units(fun, start, c, s)
     assert scaled.status is plain.status
-    assert len(scaled.trace) == len(plain.trace)
-    assert scaled.cost.hvps == plain.cost.hvps
+    # At the end roundings decide on which side of the level a point lies, and so whether it has to land.
+    assert abs(len(scaled.trace) - len(plain.trace)) <= 1
+    assert abs(scaled.cost.hvps - plain.cost.hvps) <= 1
     assert scaled.gain == pytest.approx(plain.gain, rel=1e-6)
     assert scaled.gradient_norm == pytest.approx(c * s * plain.gradient_norm, rel=1e-6)
     assert scaled.alignment == pytest.approx(plain.alignment, abs=1e-6)

@@ -1,20 +1,25 @@
-"""The corrector: quasi-Newton ascent of log ‖∇f‖ along the level set.
+"""Quasi-Newton ascent of log ‖∇f‖ along the level set.
 
 At x with g = ∇f(x), n = g/‖g‖, H = ∇²f(x) and λ = ⟨n, H n⟩ the Riemannian gradient of φ = log ‖∇f‖ on {f = const} is
 
     r = (H n - λ n)/‖g‖,
 
-its norm is the KKT residual, and along the normal φ changes with f at the rate μ = λ/‖g‖². One iteration:
+its norm is the KKT residual, and along the normal φ changes with f at the rate λ/‖g‖². One iteration:
 
 1. direction  d = B⁻¹ r by L-BFGS, projected onto the tangent space {⟨n, d⟩ = 0};
-2. trial      y = x + a d, one *value*; then back towards the level along n, y ← y - (f(y) - f(w))/‖g‖ · n, and there
-   one *gradient*. What is left of the excess e = f(y) - f(w) is accounted for by the corrected merit
-   ½ log(‖∇f(y)‖² - 2λe), the gradient norm that y will have once it is on the level;
-3. accept     if the merit grew by a fraction of a⟨r, d⟩; one *HVP* at the new point gives the next r.
+2. trial      y = x + a d - t n, with t from values until f(y) is near f(w), and there one *gradient*. The slope of f
+   along n at the trial is known beforehand, s = ‖g‖(1 + a⟨r, d⟩), because φ is what the step is meant to raise. What is
+   left of the excess e = f(y) - f(w) is accounted for by the corrected merit ½ log(‖∇f(y)‖² - 2λe), the gradient norm
+   that y will have once it is on the level;
+3. accept     if the merit grew by a fraction of a⟨r, d⟩, and try twice the step where it grew as fast as promised; one
+   *HVP* at the new point gives the next r.
 
-So the path stays near the level at 3 to 3.5 gradient equivalents per iteration; only the returned point is put onto it.
+So the path stays near the level at some 3.5 gradient equivalents per iteration; only the returned point is put onto it.
 Where λ < 0 in sub-level mode the gradient grows into the interior: there the full gradient H n/‖g‖ is followed, and the
 level only bounds the value from above.
+
+While ‖g‖ still grows fast, φ is often convex along the path, and L-BFGS learns nothing from it. The pairs are therefore
+those of -2 ‖g‖^(-½), which increases with φ and is less convex: its gradient is ‖g‖^(-½) r, the same direction.
 """
 
 from __future__ import annotations
@@ -24,48 +29,52 @@ import math
 import torch
 from torch import Tensor
 
-from levelport.numerics.lbfgs import InitialMatrix, QuasiNewton
+from levelport.numerics.lbfgs import QuasiNewton
 from levelport.objective import Point, norm
 from levelport.solvers.certificate import Frame
 from levelport.solvers.contract import Monitor, TeleportProblem
 from levelport.solvers.result import TeleportStatus
-from levelport.solvers.retraction import retract
-from levelport.solvers.trust import distance_to_sphere
+from levelport.solvers.retraction import parabola_root, retract
+from levelport.solvers.trust import room
 
 _SUFFICIENT = 1e-4  # fraction of the predicted growth of the merit that a step must achieve
 _MAX_TRIALS = 12
+_LONGEST = 2.0  # predicted growth of log ‖∇f‖ in one step; beyond it the linear model of φ means nothing
+_AS_PROMISED = 0.7  # fraction of the predicted growth from which a step of twice the length is tried
+_WORTH_A_GRADIENT = 1e-2  # growth of log ‖∇f‖ that is; below it no second trial is made after a good one
+_POWER = 0.5  # pairs are taken of -‖g‖^(-_POWER)/_POWER
+_CORRECTIONS = 5  # values along the normal per trial
+_LEFT_OF_GROWTH = 0.1  # part of the predicted growth that the excess left after the way back may be worth
+_LEFT_OF_WAY = 0.05  # and part of what f changes over the step's length along the normal
+_MAX_IDLE = 6  # steps without a new best merit, which roundings may call for
 
 
 class LevelSetAscent:
-    """An ascent that can be advanced one iteration at a time, so that several can race.
+    """An ascent that can be advanced one iteration at a time, so that another one can be tried in between.
 
     Args:
         start: a point near the level.
         memory: pairs that L-BFGS keeps.
-        initial: its initial matrix, None for the identity.
         radius: the longest allowed distance from the problem's start.
         length: the problem's own length, over which a vanishing curvature is told from a small one.
     """
 
     def __init__(
-        self,
-        problem: TeleportProblem,
-        monitor: Monitor,
-        start: Point,
-        *,
-        memory: int,
-        initial: InitialMatrix | None,
-        radius: float,
-        length: float,
+        self, problem: TeleportProblem, monitor: Monitor, start: Point, *, memory: int, radius: float, length: float
     ) -> None:
         self.problem = problem
         self.monitor = monitor
         self.radius = radius
         self.length = length
-        self.quasi_newton = QuasiNewton(memory, initial)
+        self.merit = -math.inf
+        """log of the gain in gradient norm that the best iterate will have on the level, to second order."""
         self.status: TeleportStatus | None = None
+        self.landed = start
+        """Where :meth:`land` has put the ascent's best point."""
+        self._quasi_newton = QuasiNewton(memory)
         self._step_length = math.nan
         self._failures = 0
+        self._idle = 0
         self._enter(Frame.at(start, level_set=problem.level_set))
 
     @property
@@ -73,62 +82,82 @@ class LevelSetAscent:
         """The present iterate."""
         return self.frame.point
 
-    @property
-    def merit(self) -> float:
-        """log of the gain in gradient norm that the iterate will have on the level, to second order."""
-        return _merit(self.frame, self.point, self.problem)
-
     def _enter(self, frame: Frame) -> None:
         """Make ``frame`` the present iterate and see whether it ends the ascent."""
         self.frame = frame
+        frame.point.release()  # its one product has been taken
         if not frame.finite:
             self.status = TeleportStatus.STALLED
             return
+        self._here = _merit(frame, frame.point, self.problem)
+        self._idle += 1
+        self._keep(frame.point, self._here)
         self.monitor.record(frame.point, frame.certificate, self._step_length)
         self.monitor.offer(frame.point)
         if frame.converged(self.problem.tol, self.length):
             self.status = TeleportStatus.CONVERGED
         elif self.problem.meets_target(frame.point, frame.certificate):
             self.status = TeleportStatus.TARGET_REACHED
+        elif self._idle > _MAX_IDLE:
+            self.status = TeleportStatus.STALLED
+
+    def _keep(self, point: Point, merit: float) -> None:
+        if merit > self.merit:
+            self.merit, self._best, self._idle = merit, point, 0
 
     def advance(self) -> None:
         """One iteration; sets :attr:`status` when there is nothing more to do."""
         if self.status is not None:
             return
         # The point returned is a new one after retraction: its certificate takes the last HVP.
-        if (stop := self.monitor.should_stop(hvps_needed=2)) is not None:
+        stop = self.monitor.should_stop(hvps_needed=2)
+        if stop is not None and self.monitor.should_stop(hvps_needed=1) is not None:
             self.status = stop
             return
-        direction, slope, length = self._direction()
-        step = 1.0 if self.quasi_newton.informed else self._first_length() / length
-        room = distance_to_sphere(self.point.x - self.problem.start.x, direction / length, self.radius) / length
-        if room < step and room * length < 1e-2 * self.radius:
+        found = self._step()
+        if stop is not None:  # a last step, which nobody has to go on from
+            self.status = stop
+            if found is not None:
+                self._keep(found, _merit(self.frame, found, self.problem))
+        elif found is not None:
+            previous = self.frame
+            frame = Frame.at(found, level_set=self.problem.level_set)
+            if frame.finite:
+                self._learn(previous, frame)
+            self._enter(frame)
+
+    def _step(self) -> Point | None:
+        """The next iterate, or None after a failed search or at the trust radius."""
+        direction, slope, length, longest = self._direction()
+        step = 1.0 if self._quasi_newton.informed else self._first_length() / length
+        step = min(step, _LONGEST / slope)
+        if longest < step and longest * length < 1e-2 * self.radius:
             self.status = TeleportStatus.TRUST_RADIUS
-            return
-        found = self._search(direction, slope, length, min(step, room))
+            return None
+        found = self._search(direction, slope, length, min(step, longest))
         if found is None:
             self._recover()
-            return
-        trial, step = found
+            return None
         self._failures = 0
-        self._step_length = step * length
-        previous = self.frame
-        frame = Frame.at(trial, level_set=self.problem.level_set)
-        if frame.finite:
-            self._learn(previous, frame)
-        self._enter(frame)
+        self._step_length = found[1] * length
+        return found[0]
 
-    def _direction(self) -> tuple[Tensor, float, float]:
-        """B⁻¹ r in the tangent space, ⟨r, d⟩ and ‖d‖; steepest ascent where that is no ascent direction."""
+    def _direction(self) -> tuple[Tensor, float, float, float]:
+        """d = B⁻¹ r in the tangent space, ⟨r, d⟩, ‖d‖ and the longest step within the radius.
+
+        Steepest ascent where L-BFGS has no ascent direction.
+        """
         frame = self.frame
-        direction = self.quasi_newton.apply(frame.ascent)
+        offset = self.point.x - self.problem.start.x
+        direction = self._quasi_newton.apply(frame.ascent)
         if frame.on_level:
             direction.sub_(torch.dot(direction, frame.normal) * frame.normal)
-        slope, length = torch.stack([torch.dot(direction, frame.ascent), norm(direction)]).tolist()
+        slope, length, along, distance = _numbers(direction, frame.ascent, offset)
         if not (math.isfinite(length) and slope > 1e-6 * length * frame.ascent_norm):
-            self.quasi_newton.forget()
-            return frame.ascent.clone(), frame.ascent_norm * frame.ascent_norm, frame.ascent_norm
-        return direction, slope, length
+            self._quasi_newton.forget()
+            direction = frame.ascent
+            slope, length, along, distance = _numbers(direction, frame.ascent, offset)
+        return direction, slope, length, room(along / length, distance, self.radius) / length
 
     def _first_length(self) -> float:
         """Before any curvature pair is known: the last accepted length, or half a Cauchy step of f."""
@@ -138,61 +167,75 @@ class LevelSetAscent:
 
     def _search(self, direction: Tensor, slope: float, length: float, step: float) -> tuple[Point, float] | None:
         """Backtrack from ``step`` until the corrected merit grows enough; the point and its step, or None."""
-        reference = self.merit
-        for _ in range(_MAX_TRIALS):
+        roundings = self._roundings()
+        for attempt in range(_MAX_TRIALS):
             trial, shrink = self._trial(direction, slope, length, step)
             if trial is None:
                 step *= shrink
                 continue
-            growth = _merit(self.frame, trial, self.problem) - reference
-            if growth >= _SUFFICIENT * step * slope:
+            growth = _merit(self.frame, trial, self.problem) - self._here
+            promised = step * slope
+            if growth >= _SUFFICIENT * promised - roundings:
+                if attempt == 0 and promised > _WORTH_A_GRADIENT and growth >= _AS_PROMISED * promised:
+                    further, _ = self._trial(direction, slope, length, 2.0 * step)
+                    if further is not None and _merit(self.frame, further, self.problem) - self._here > growth:
+                        return further, 2.0 * step
                 return trial, step
             # Maximiser of the parabola through the merit and its slope at 0 and the merit at ``step``.
-            bend = growth - step * slope
-            ideal = -0.5 * step * step * slope / bend if bend < 0.0 and math.isfinite(bend) else 0.5 * step
+            bend = growth - promised
+            ideal = -0.5 * step * promised / bend if bend < 0.0 and math.isfinite(bend) else 0.5 * step
             step = min(max(ideal, 0.1 * step), 0.5 * step)
         return None
 
+    def _roundings(self) -> float:
+        """What the last digits of f and ‖∇f‖ are worth in the merit: growth below this is not seen."""
+        eps, size = torch.finfo(self.problem.objective.dtype).eps, self.point.gradient_norm
+        return 4.0 * eps * (1.0 + abs(self.frame.certificate.curvature / size * (self.problem.level / size)))
+
     def _trial(self, direction: Tensor, slope: float, length: float, step: float) -> tuple[Point | None, float]:
         """x + step·d brought back towards the level; or None and the factor to shorten the step by."""
-        problem, frame = self.problem, self.frame
-        objective, size = problem.objective, self.point.gradient_norm
-        x = self.point.x + step * direction
-        trial = objective.at(x, curvature=True)
+        problem, frame, size = self.problem, self.frame, self.point.gradient_norm
+        x = torch.add(self.point.x, direction, alpha=step)
+        trial = problem.objective.at(x, curvature=True)
         if not math.isfinite(trial.value):
             return None, 0.25
-        excess = trial.value - problem.level
-        reach = step * length * size  # how much of f the step would cross along the normal
-        if not frame.on_level and excess <= 0.0:
-            return (trial, 1.0) if trial.finite else (None, 0.25)
-        bend = abs(trial.value - self.point.value)
-        if bend > reach:
-            # The way back would be longer than the way out: the step has left the region where f is near linear.
-            return None, max(0.1, min(0.5, 0.7 * reach / bend))
-        negligible = abs(frame.certificate.curvature * (excess / size)) / size <= 0.1 * step * slope
-        if not negligible or abs(excess) > 0.05 * reach:
-            # An iterate far from the level approaches it by at most a step's length at a time.
-            change = math.copysign(min(abs(excess), max(reach, bend)), excess)
-            trial = objective.at(x - (change / size) * frame.normal, curvature=True)
-            if not math.isfinite(trial.value):
-                return None, 0.25
-            if abs(trial.value - problem.level - (excess - change)) > 0.3 * abs(change):
-                return None, 0.5
+        if frame.on_level or trial.value > problem.level:
+            way, growth = step * length, step * slope
+            rate = size * (1.0 + growth)  # of f along the normal, there
+            # An iterate far from the level approaches it by at most half a step's length at a time.
+            beside = self.point.value - problem.level
+            aim = problem.level + beside - math.copysign(min(abs(beside), 0.5 * way * rate), beside)
+            excess, t = trial.value - aim, 0.0
+            for correction in range(_CORRECTIONS + 1):
+                left = abs(frame.certificate.curvature * (excess / rate)) / rate
+                if left <= _LEFT_OF_GROWTH * min(growth, 1.0) and abs(excess) <= _LEFT_OF_WAY * way * rate:
+                    break
+                if correction == _CORRECTIONS:
+                    return None, 0.5
+                back = excess / rate if correction else parabola_root(excess, rate, frame.certificate.curvature)
+                t += back
+                if abs(t) > way:  # the way back would be longer than the way out
+                    return None, max(0.1, min(0.5, 0.7 * way / abs(t)))
+                trial = problem.objective.at(torch.add(x, frame.normal, alpha=-t), curvature=True)
+                was, excess = excess, trial.value - aim
+                rate = (was - excess) / back
+                if not (rate > 0.1 * size and abs(excess) <= 0.7 * abs(was)):
+                    return None, 0.5
         if not problem.within_radius(trial):
             return None, 0.5
         return (trial, 1.0) if trial.finite and trial.gradient_norm > 0.0 else (None, 0.25)
 
     def _learn(self, old: Frame, new: Frame) -> None:
-        """Give L-BFGS the step and the change of -r, both seen in the new tangent space."""
+        """Give L-BFGS the step and the change of -‖g‖^(-½) r, both seen in the new tangent space."""
         if old.on_level != new.on_level:
-            self.quasi_newton.forget()
+            self._quasi_newton.forget()
             return
         s = new.point.x - old.point.x
-        y = old.ascent - new.ascent
+        y = old.ascent - (old.point.gradient_norm / new.point.gradient_norm) ** _POWER * new.ascent
         if new.on_level:
-            s = s - torch.dot(s, new.normal) * new.normal
-            y = y - torch.dot(y, new.normal) * new.normal
-        self.quasi_newton.update(s, y)
+            s.sub_(torch.dot(s, new.normal) * new.normal)
+            y.sub_(torch.dot(y, new.normal) * new.normal)
+        self._quasi_newton.update(s, y)
 
     def converged_at(self, point: Point) -> bool:
         """Whether ``point`` is a KKT point by the standards of this ascent."""
@@ -200,14 +243,15 @@ class LevelSetAscent:
         return frame.converged(self.problem.tol, self.length)
 
     def land(self) -> None:
-        """Put the iterate onto the level. An ascent that converged beside it goes on if that was no KKT point."""
-        landed = retract(self.problem, self.point)
-        best = self.monitor.offer(landed)
-        if self.status is not TeleportStatus.CONVERGED or landed is self.point or not best:
-            return
-        # The product that is spent here is the one that the certificate of the point returned would take.
-        self.status = None
-        self._enter(Frame.at(landed, level_set=self.problem.level_set))
+        """Put the best iterate onto the level. An ascent that converged beside it goes on if that was no KKT point."""
+        converged = self.status is TeleportStatus.CONVERGED
+        entry = self.point if converged else self._best
+        self.landed = retract(self.problem, entry, self.frame.certificate.curvature)
+        self.monitor.offer(self.landed)
+        if converged and self.landed is not self.point:
+            # The product that is spent here is the one that the certificate of the point returned would take.
+            self.status = None
+            self._enter(Frame.at(self.landed, level_set=self.problem.level_set))
 
     def _recover(self) -> None:
         """After a failed search: forget the curvature and try steepest ascent with a shorter step, then give up.
@@ -218,7 +262,7 @@ class LevelSetAscent:
         if self._failures > 2:
             self.status = TeleportStatus.STALLED
             return
-        self.quasi_newton.forget()
+        self._quasi_newton.forget()
         if math.isfinite(self._step_length):
             self._step_length *= 0.1
 
@@ -237,3 +281,10 @@ def _merit(frame: Frame, point: Point, problem: TeleportProblem) -> float:
         return gain
     left = 1.0 - 2.0 * frame.certificate.curvature * ((point.value - problem.level) / size) / size
     return gain + 0.5 * math.log(left) if left > 0.0 else -math.inf
+
+
+def _numbers(direction: Tensor, ascent: Tensor, offset: Tensor) -> list[float]:
+    """⟨d, r⟩, ‖d‖, ⟨d, x - w⟩ and ‖x - w‖ in one read from the device."""
+    products = [torch.dot(direction, ascent), norm(direction), torch.dot(direction, offset), norm(offset)]
+    numbers: list[float] = torch.stack([product.to(products[1]) for product in products]).tolist()
+    return numbers

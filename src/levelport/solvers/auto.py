@@ -1,123 +1,132 @@
-"""The default solver: a Krylov predictor, a quasi-Newton corrector on the level set, and a race between basins.
+"""The default solver: an ascent along the level set from w, and a second one from across the valley.
 
-The teleportation problem usually has one local maximum at each end of the sub-level set's shortest axis. The predictor
-reaches both neighbourhoods for a few HVPs; the corrector finishes. Which end is higher cannot be told from the
-start, so both ascents run for two short laps, and the one whose monitor points higher goes on.
+The teleportation problem usually has a local maximum at either end of the sub-level set's shortest axis. The ascent of
+:mod:`levelport.solvers.ascent` finds the one on its own side. Near it H n = λ n, so that along the normal
+
+    f(x - t n) = f(w) - ‖g‖ t + ½ λ t² + …
+
+comes back to the level at t = 2‖g‖/λ: on the opposite wall, in the other basin. A few values find the place. So when
+the first ascent slows down, a second one starts there and shows in a few iterations whether it will end higher.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from torch import Tensor
+import torch
 
 from levelport import checks
-from levelport.numerics.lanczos import KrylovModel
-from levelport.numerics.lbfgs import InitialMatrix
 from levelport.objective import Point, norm
 from levelport.solvers.ascent import LevelSetAscent
+from levelport.solvers.certificate import Frame
 from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
-from levelport.solvers.predictor import predict
 from levelport.solvers.result import TeleportStatus
-from levelport.solvers.retraction import retract
 
 _RADIUS_FACTOR = 100.0  # the derived trust radius in units of the problem's own length
 _LANDINGS = 4
-_CLEARLY = 1e-3  # in log ‖∇f‖: the merit of an iterate beside the level is a first-order estimate
 _LAP = 3  # iterations; two laps show how fast an ascent slows down
+_SLOW = 1e-2  # growth of log ‖∇f‖ per lap below which the other basin is looked at
+_LANDING = 1.0 - 1e-9  # of the gradient norm, which putting a point onto the level may cost
+_CLEARLY = 1e-3  # in log ‖∇f‖: the merit of an iterate beside the level is an estimate
 
 
 @dataclass(frozen=True)
 class Auto(Solver):
-    """Krylov predictor and Riemannian quasi-Newton corrector.
+    """Riemannian quasi-Newton ascent of the gradient norm, from w and from across the valley.
 
     Args:
-        krylov: most basis vectors of the predictor, each as large as x; None takes 100, or fewer for large x. It uses
-            that many only where f is so close to a quadratic that they pay. 0 switches the predictor off.
-        memory: pairs of vectors that the corrector's L-BFGS keeps.
-        explore: how many basins to race, 1 or 2. 2 finds the higher of two local maxima more often, for some 20
-            gradient equivalents; 1 suits teleports inside an optimizer.
+        memory: pairs of vectors that L-BFGS keeps, each two vectors as large as x.
+        explore: how many basins to look at, 1 or 2. 2 finds the higher of two local maxima more often, for some 20
+            gradient equivalents once the first ascent slows down; 1 suits teleports inside an optimizer.
     """
 
-    krylov: int | None = None
     memory: int = 10
     explore: int = 2
 
     def __post_init__(self) -> None:
-        if self.krylov is not None:
-            checks.whole("krylov", self.krylov, at_least=0, why="0 switches the predictor off")
         checks.whole("memory", self.memory, at_least=1)
         if self.explore not in (1, 2):
             raise ValueError(f"explore must be 1 or 2, not {self.explore!r}.")
 
     def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
-        """Predict, race, and put the winner on the level."""
+        """Climb, look at the other side of the valley, and put the higher end on the level."""
         if (stop := monitor.should_stop()) is not None:
             return Outcome(problem.start, stop)
-        starts: list[Point] = [problem.start]
-        initial: InitialMatrix | None = None
-        length = max(float(norm(problem.start.x)), _cauchy_length(problem.start))
-        if self.krylov != 0:
-            prediction = predict(problem, monitor, self._capacity(problem.start))
-            starts = [end for end in prediction.ends if end.gradient_norm > 0.0][: self.explore]
-            for end in (*prediction.ends, *prediction.short):
-                monitor.offer(end)
-            # Without an end the start itself goes on; with a poor one (non-convex f) it takes part in the race.
-            if not starts or prediction.norm_on_level(starts[0], problem.level) <= problem.start.gradient_norm:
-                starts = [problem.start, *starts][: self.explore]
-            initial, length = level_set_curvature(prediction.model), max(length, prediction.reach)
+        length = _own_length(problem.start)
         radius = problem.radius if problem.radius is not None else _RADIUS_FACTOR * length
-        ascents: list[LevelSetAscent] = []
-        for start in starts:
-            # One HVP for the ascent's first frame and one for the certificate of the point returned.
-            if monitor.should_stop(hvps_needed=1 if start.knows_hessian_normal else 2) is not None:
-                break
-            ascents.append(
-                LevelSetAscent(
-                    problem,
-                    monitor,
-                    start,
-                    memory=self.memory,
-                    initial=initial,
-                    radius=radius,
-                    length=length,
-                )
-            )
-        if not ascents:  # the predictor used the budget up: put what it found onto the level, by gradients alone
-            monitor.offer(retract(problem, starts[0]))
-            return Outcome(monitor.best, TeleportStatus.BUDGET_SPENT)
-        winner = _race(ascents)
-        status = _status(winner, monitor.best)
-        if monitor.best is problem.start and status is TeleportStatus.STALLED:
+
+        def ascent(start: Point) -> LevelSetAscent:
+            return LevelSetAscent(problem, monitor, start, memory=self.memory, radius=radius, length=length)
+
+        first = ascent(problem.start)
+        _climb_until_slow(first)
+        higher = first
+        if self.explore == 2 and first.status in (None, TeleportStatus.CONVERGED, TeleportStatus.STALLED):
+            opposite = _across(problem, first.frame)
+            # One HVP for the second ascent's first frame and one for the certificate of the point returned.
+            if opposite is not None and monitor.should_stop(hvps_needed=2) is None:
+                second = ascent(opposite)
+                higher = second if _prospects(second) > first.merit + _CLEARLY else first
+        _finish(higher)
+        if higher is not first and first.merit > higher.merit + _CLEARLY:  # prospects are a guess
+            _finish(first)
+            higher = first
+        point = _end(problem, monitor, higher)
+        status = _status(higher, point)
+        if point is problem.start and status is TeleportStatus.STALLED:
             status = TeleportStatus.NO_FEASIBLE_GAIN
         detail = f"radius {radius:.3g}" if status is TeleportStatus.TRUST_RADIUS else ""
-        return Outcome(monitor.best, status, detail)
-
-    def _capacity(self, start: Point) -> int:
-        return self.krylov if self.krylov is not None else max(8, min(100, 2**25 // start.x.numel()))
+        return Outcome(point, status, detail)
 
 
-def _race(ascents: list[LevelSetAscent]) -> LevelSetAscent:
-    """Two laps for everyone, then the one with the best prospects goes on to its end on the level; returns the highest.
+def _own_length(start: Point) -> float:
+    """The problem's own length: ‖w‖, or ‖g‖/‖H n‖, over which the gradient changes by its own size."""
+    position, image = torch.stack([norm(start.x), norm(start.hessian_normal)]).tolist()
+    return max(position, start.gradient_norm / image if image > 0.0 else 0.0)
 
-    Prospects are a guess: a rival that still is above the end of the favourite goes on as well.
+
+def _climb_until_slow(ascent: LevelSetAscent) -> None:
+    before = -math.inf
+    while ascent.status is None and ascent.merit > before + _SLOW:
+        before = ascent.merit
+        for _ in range(_LAP):
+            ascent.advance()
+
+
+def _across(problem: TeleportProblem, frame: Frame) -> Point | None:
+    """The opposite wall: x - t n between the level and a tenth of the valley's depth below it, or None.
+
+    Costs a few values. The parabola's t = 2‖g‖/λ is doubled until f is back above the level, then the bracket halved.
     """
-    prospects = [0.0]
-    if len(ascents) > 1:
-        heights = [[ascent.merit] for ascent in ascents]
-        for _ in range(2):
-            for ascent, height in zip(ascents, heights, strict=True):
-                for _ in range(_LAP):
-                    ascent.advance()
-                height.append(ascent.merit)
-        prospects = [_limit(*height) for height in heights]
-    winner, *rivals = sorted(ascents, key=lambda ascent: -prospects[ascents.index(ascent)])
-    _finish(winner)
-    for rival in rivals:
-        if rival.merit > winner.merit + _CLEARLY and winner.monitor.should_stop(hvps_needed=2) is None:
-            _finish(rival)
-            winner = max(winner, rival, key=lambda ascent: ascent.merit)
-    return winner
+    size, curvature = frame.point.gradient_norm, frame.certificate.curvature
+    if curvature <= 0.0:
+        return None
+    depth = 0.5 * size * (size / curvature)
+    t, inside, outside = 2.0 * size / curvature, 0.0, math.inf
+    for _ in range(8):
+        there = problem.objective.at(torch.add(frame.point.x, frame.normal, alpha=-t), curvature=True)
+        excess = there.value - problem.level
+        if -0.1 * depth <= excess <= 0.0:
+            usable = there.finite and there.gradient_norm > 0.0 and problem.within_radius(there)
+            return there if usable else None
+        inside, outside = (t, outside) if excess < 0.0 else (inside, t)
+        t = 0.5 * (inside + outside) if math.isfinite(outside) else 2.0 * t
+    return None
+
+
+def _prospects(ascent: LevelSetAscent) -> float:
+    """Where an ascent will end, from two laps whose growth shrinks geometrically (Aitken's extrapolation)."""
+    heights = [ascent.merit]
+    for _ in range(2):
+        for _ in range(_LAP):
+            ascent.advance()
+        heights.append(ascent.merit)
+    early, late = heights[1] - heights[0], heights[2] - heights[1]
+    if late <= 0.0:
+        return heights[2]
+    ratio = min(late / early, 0.8) if early > 0.0 else 0.8
+    return heights[2] + late * ratio / (1.0 - ratio)
 
 
 def _finish(ascent: LevelSetAscent) -> None:
@@ -131,47 +140,17 @@ def _finish(ascent: LevelSetAscent) -> None:
     ascent.status = TeleportStatus.STALLED
 
 
-def _status(winner: LevelSetAscent, best: Point) -> TeleportStatus:
-    """Why the winner ended, as far as it is true of the best point: an earlier one may have the larger gradient."""
+def _end(problem: TeleportProblem, monitor: Monitor, winner: LevelSetAscent) -> Point:
+    """Where the winner landed, unless another point has a larger gradient by more than landing costs."""
+    end, best = winner.landed, monitor.best
+    as_good = end.finite and end.gradient_norm >= max(_LANDING * best.gradient_norm, problem.start.gradient_norm)
+    return end if as_good and problem.feasible(end.value) and problem.within_radius(end) else best
+
+
+def _status(winner: LevelSetAscent, point: Point) -> TeleportStatus:
+    """Why the winner ended, as far as it is true of ``point``: an earlier one may have the larger gradient."""
     status = winner.status or TeleportStatus.STALLED
-    if status is not TeleportStatus.CONVERGED or best is winner.point:
+    if status is not TeleportStatus.CONVERGED or point is winner.point:
         return status
-    known = best.knows_hessian_normal and winner.converged_at(best)
+    known = point.knows_hessian_normal and winner.converged_at(point)
     return TeleportStatus.CONVERGED if known else TeleportStatus.STALLED
-
-
-def _limit(first: float, second: float, third: float) -> float:
-    """Where a sequence whose increments shrink geometrically will end (Aitken's extrapolation)."""
-    early, late = second - first, third - second
-    if late <= 0.0:
-        return third
-    ratio = min(late / early, 0.8) if early > 0.0 else 0.8
-    return third + late * ratio / (1.0 - ratio)
-
-
-def level_set_curvature(model: KrylovModel) -> InitialMatrix | None:
-    """The inverse of -∇²φ on the level set of the Krylov model, up to a factor.
-
-    For a quadratic the Hessian of log ‖∇f‖ minus the multiplier times that of f is -H(λ - H)/‖g‖² on the tangent space
-    at a KKT point with H g = λ g. So a Ritz direction of curvature θ is stretched by 1/(θ (λ - θ)); both factors are
-    kept away from 0, and the complement of the space is treated like its flattest direction.
-    """
-    if model.size < 2 or not model.convex():
-        return None
-    theta, top = model.ritz_values.abs(), model.largest
-    floor = top / 30.0
-    weights = 1.0 / (theta.clamp_min(1e-3 * floor) * (top - theta).clamp_min(floor))
-    weights = (weights / weights.min()).clamp_max(900.0)
-    complement = float(weights.max())
-
-    def apply(v: Tensor) -> Tensor:
-        coordinates = model.project(v)
-        return complement * v + model.lift((weights - complement) * coordinates)
-
-    return apply
-
-
-def _cauchy_length(start: Point) -> float:
-    """‖g‖/‖H n‖, the length over which the gradient changes by its own size."""
-    image = float(norm(start.hessian_normal))
-    return start.gradient_norm / image if image > 0.0 else 0.0

@@ -1,46 +1,67 @@
-"""Back to the level: Newton's method for f(x - t g) = f(w) along the gradient g, from either side."""
+"""Back to the level: the root of f(x - t n) = f(w) along the normal n, by secants on values, from either side.
+
+The first step solves the parabola f - ‖g‖ t + ½ λ t², whose curvature λ the caller knows; the later ones are secants,
+kept inside the bracket once there is one. A value costs half a gradient, and only the point returned needs its own.
+"""
 
 from __future__ import annotations
+
+import math
 
 import torch
 
 from levelport.objective import Point
 from levelport.solvers.contract import TeleportProblem
 
+_BAND = 1e-10  # of the decrease that a Newton step promises; costs half as much of the gradient norm
+_MAX_VALUES = 10
 
-def retract(problem: TeleportProblem, point: Point, *, max_gradients: int = 6) -> Point:
-    """A point near ``point`` with f(w) - band ≤ f ≤ f(w), or the nearest that was found.
 
-    Each step costs one gradient. The band is 1e-8 of ‖g‖²/(2λ), the decrease that a Newton step promises from here, and
-    never below the resolution of f: the loss of gradient norm that it allows is of the order 1e-8.
+def parabola_root(excess: float, slope: float, curvature: float) -> float:
+    """The smaller t with slope·t - ½ curvature·t² = excess, or that of the tangent where the parabola has none."""
+    below = slope * slope - 2.0 * curvature * excess
+    return 2.0 * excess / (slope + math.sqrt(below)) if below > 0.0 else excess / slope
+
+
+def retract(problem: TeleportProblem, point: Point, curvature: float | None = None) -> Point:
+    """A point near ``point`` with f(w) - band ≤ f ≤ f(w), or the nearest to that which was found.
+
+    The band is 1e-10 of ‖g‖²/(2|λ|), the decrease that a Newton step promises: it costs 5e-11 of the gradient norm, and
+    rounding does not decide whether a point is inside; it is never below the resolution of f. ``curvature`` is λ
+    near the point; without it the point's own is taken if it is known, else the band is the resolution of f.
     """
-    objective, level = problem.objective, problem.level
-    resolution = 4.0 * torch.finfo(objective.dtype).eps * abs(level)
-    best = point
-    for _ in range(max_gradients):
-        size = point.gradient_norm
-        if not point.finite or size == 0.0:
-            break
-        band = max(1e-8 * _newton_decrease(point), resolution)
-        if problem.level_set:
-            band = min(band, 0.5 * problem.slack)
-        excess = point.value - level
-        if -band <= excess <= (band if problem.level_set else 0.0):
-            return point
-        aim = 0.0 if problem.level_set else -0.5 * band
-        step = (excess - aim) / size
-        trial = objective.at(point.x - (step / size) * point.gradient, curvature=True)
-        if not trial.finite or abs(trial.value - level) > max(abs(excess), 2.0 * band):
-            break
-        point = trial
-        if problem.feasible(point.value) and (not problem.feasible(best.value) or point.value > best.value):
-            best = point
-    return best if problem.feasible(best.value) else point
-
-
-def _newton_decrease(point: Point) -> float:
-    """½ ‖g‖²/λ with λ from the point's HVP if it has been spent, else 0."""
-    if not point.knows_hessian_normal:
-        return 0.0
-    curvature = float(torch.dot(point.normal, point.hessian_normal))
-    return 0.5 * point.gradient_norm * (point.gradient_norm / curvature) if curvature > 0.0 else 0.0
+    size = point.gradient_norm
+    if not point.finite or size == 0.0:
+        return point
+    if curvature is None:
+        known = point.knows_hessian_normal
+        curvature = float(torch.dot(point.normal, point.hessian_normal)) if known else 0.0
+    band = 4.0 * torch.finfo(problem.objective.dtype).eps * abs(problem.level)
+    if curvature != 0.0:
+        band = max(band, _BAND * 0.5 * size * (size / abs(curvature)))
+    if problem.level_set:
+        band = min(band, 0.5 * problem.slack)
+    ceiling, aim = (band, 0.0) if problem.level_set else (0.0, -0.5 * band)
+    excess = point.value - problem.level
+    if -band <= excess <= ceiling:
+        return point
+    normal = point.normal
+    best = point if problem.feasible(point.value) else None
+    above, below = (0.0 if excess > 0.0 else None), (0.0 if excess <= 0.0 else None)
+    before, t = (0.0, excess), parabola_root(excess - aim, size, curvature)
+    for _ in range(_MAX_VALUES):
+        trial = problem.objective.at(torch.add(point.x, normal, alpha=-t), curvature=True)
+        excess = trial.value - problem.level
+        if not math.isfinite(excess):
+            t = 0.5 * (before[0] + t)
+            continue
+        if -band <= excess <= ceiling and trial.finite:
+            return trial
+        if problem.feasible(trial.value) and (best is None or trial.value > best.value):
+            best = trial
+        above, below = (t, below) if excess > 0.0 else (above, t)
+        rate = (before[1] - excess) / (t - before[0]) if t != before[0] else size
+        before, t = (t, excess), t + (excess - aim) / (rate if rate > 0.0 else size)
+        if above is not None and below is not None and not min(above, below) < t < max(above, below):
+            t = 0.5 * (above + below)
+    return best if best is not None and best.finite else point

@@ -14,17 +14,21 @@ INSIDE = 0.95
 
 
 def distance_to_sphere(offset: Tensor, direction: Tensor, radius: float | None) -> float:
-    """The largest a with ‖offset + a·direction‖ ≤ INSIDE·radius for a unit direction; 0 outside, heading out.
+    """The largest a with ‖offset + a·direction‖ ≤ INSIDE·radius for a unit direction; 0 outside, heading out."""
+    if radius is None or math.isinf(radius):
+        return math.inf
+    along, distance = torch.stack([torch.dot(offset, direction).to(norm(offset)), norm(offset)]).tolist()
+    return room(along, distance, radius)
+
+
+def room(along: float, distance: float, radius: float) -> float:
+    """The same from ⟨offset, direction⟩ and ‖offset‖.
 
     From outside, a direction that heads inwards may be followed to where it is as far out as it began.
     """
-    if radius is None or math.isinf(radius):
-        return math.inf
-    if radius == 0.0:  # derived from lengths that underflowed
-        return 0.0
-    along, distance = torch.stack([torch.dot(offset, direction).to(norm(offset)), norm(offset)]).tolist()
-    # In units of the radius, so that no square leaves the range.
-    along, distance = along / radius, distance / radius
+    if math.isinf(radius) or radius == 0.0:  # 0: derived from lengths that underflowed
+        return radius
+    along, distance = along / radius, distance / radius  # so that no square leaves the range
     inside = INSIDE * INSIDE - distance * distance
     if inside <= 0.0:
         return 0.0 if along >= 0.0 else -2.0 * along * radius

@@ -110,8 +110,8 @@ def draw_path(
 
 
 def draw_trails(axes: Axes, start: Sequence[float], trails: Trails, end: Sequence[float]) -> None:
-    """The teleport: iterates joined by lines, what the predictor skips by dots, and the point returned."""
-    iterates, jump = "iterates of the solver", "jump of the predictor"
+    """The teleport: iterates joined by lines, what lies between two ascents by dots, and the point returned."""
+    iterates, jump = "iterates of the solver", "to the other side of the valley"
     for trail in trails.trails:
         if math.dist(trail[0], start) > 0.0:
             draw_path(axes, [start, trail[0]], color=PURPLE, style=(0, (1, 2)), marker="", label=jump)

@@ -18,6 +18,9 @@ So the path stays near the level at some 3.5 gradient equivalents per iteration;
 Where λ < 0 in sub-level mode the gradient grows into the interior: there the full gradient H n/‖g‖ is followed, and the
 level only bounds the value from above.
 
+On piecewise smooth f (ReLU) ‖g‖ drops by some percent across a kink, and no step short of it helps for long. After a
+few rejected trials the best of them is taken if it loses little: a few such steps without a new best end the ascent.
+
 While ‖g‖ still grows fast, φ is often convex along the path, and L-BFGS learns nothing from it. The pairs are therefore
 those of -2 ‖g‖^(-½), which increases with φ and is less convex: its gradient is ‖g‖^(-½) r, the same direction.
 """
@@ -46,7 +49,9 @@ _POWER = 0.5  # pairs are taken of -‖g‖^(-_POWER)/_POWER
 _CORRECTIONS = 5  # values along the normal per trial
 _LEFT_OF_GROWTH = 0.1  # part of the predicted growth that the excess left after the way back may be worth
 _LEFT_OF_WAY = 0.05  # and part of what f changes over the step's length along the normal
-_MAX_IDLE = 6  # steps without a new best merit, which roundings may call for
+_KINK = 0.05  # loss of log ‖∇f‖ in a step that is taken all the same, after ``_TRIALS_AT_A_KINK`` rejected ones
+_TRIALS_AT_A_KINK = 3
+_MAX_IDLE = 6  # steps without a new best merit, which roundings and kinks may call for
 
 
 class LevelSetAscent:
@@ -75,17 +80,22 @@ class LevelSetAscent:
         self._step_length = math.nan
         self._failures = 0
         self._idle = 0
-        self._enter(Frame.at(start, level_set=problem.level_set))
+        self._enter(self._frame(start))
 
     @property
     def point(self) -> Point:
         """The present iterate."""
         return self.frame.point
 
+    def _frame(self, point: Point) -> Frame:
+        """One HVP at ``point``, and no more: its graphs are let go of."""
+        frame = Frame.at(point, level_set=self.problem.level_set)
+        point.release()
+        return frame
+
     def _enter(self, frame: Frame) -> None:
         """Make ``frame`` the present iterate and see whether it ends the ascent."""
         self.frame = frame
-        frame.point.release()  # its one product has been taken
         if not frame.finite:
             self.status = TeleportStatus.STALLED
             return
@@ -121,7 +131,7 @@ class LevelSetAscent:
                 self._keep(found, _merit(self.frame, found, self.problem))
         elif found is not None:
             previous = self.frame
-            frame = Frame.at(found, level_set=self.problem.level_set)
+            frame = self._frame(found)
             if frame.finite:
                 self._learn(previous, frame)
             self._enter(frame)
@@ -129,6 +139,9 @@ class LevelSetAscent:
     def _step(self) -> Point | None:
         """The next iterate, or None after a failed search or at the trust radius."""
         direction, slope, length, longest = self._direction()
+        if slope == 0.0:  # its square is below the smallest number
+            self.status = TeleportStatus.STALLED
+            return None
         step = 1.0 if self._quasi_newton.informed else self._first_length() / length
         step = min(step, _LONGEST / slope)
         if longest < step and longest * length < 1e-2 * self.radius:
@@ -155,8 +168,9 @@ class LevelSetAscent:
         slope, length, along, distance = _numbers(direction, frame.ascent, offset)
         if not (math.isfinite(length) and slope > 1e-6 * length * frame.ascent_norm):
             self._quasi_newton.forget()
-            direction = frame.ascent
-            slope, length, along, distance = _numbers(direction, frame.ascent, offset)
+            direction, length = frame.ascent, frame.ascent_norm
+            _, _, along, distance = _numbers(direction, frame.ascent, offset)
+            slope = length * length
         return direction, slope, length, room(along / length, distance, self.radius) / length
 
     def _first_length(self) -> float:
@@ -168,6 +182,8 @@ class LevelSetAscent:
     def _search(self, direction: Tensor, slope: float, length: float, step: float) -> tuple[Point, float] | None:
         """Backtrack from ``step`` until the corrected merit grows enough; the point and its step, or None."""
         roundings = self._roundings()
+        nearest: tuple[float, Point, float] = (-math.inf, self.point, 0.0)
+        rejected = 0
         for attempt in range(_MAX_TRIALS):
             trial, shrink = self._trial(direction, slope, length, step)
             if trial is None:
@@ -181,6 +197,11 @@ class LevelSetAscent:
                     if further is not None and _merit(self.frame, further, self.problem) - self._here > growth:
                         return further, 2.0 * step
                 return trial, step
+            if growth > nearest[0]:
+                nearest = (growth, trial, step)
+            rejected += 1
+            if rejected >= _TRIALS_AT_A_KINK and nearest[0] >= -_KINK:
+                return nearest[1:]
             # Maximiser of the parabola through the merit and its slope at 0 and the merit at ``step``.
             bend = growth - promised
             ideal = -0.5 * step * promised / bend if bend < 0.0 and math.isfinite(bend) else 0.5 * step
@@ -195,7 +216,7 @@ class LevelSetAscent:
     def _trial(self, direction: Tensor, slope: float, length: float, step: float) -> tuple[Point | None, float]:
         """x + step·d brought back towards the level; or None and the factor to shorten the step by."""
         problem, frame, size = self.problem, self.frame, self.point.gradient_norm
-        x = torch.add(self.point.x, direction, alpha=step)
+        x = self.point.x + step * direction
         trial = problem.objective.at(x, curvature=True)
         if not math.isfinite(trial.value):
             return None, 0.25
@@ -214,9 +235,11 @@ class LevelSetAscent:
                     return None, 0.5
                 back = excess / rate if correction else parabola_root(excess, rate, frame.certificate.curvature)
                 t += back
+                if back == 0.0:
+                    return None, 0.5
                 if abs(t) > way:  # the way back would be longer than the way out
                     return None, max(0.1, min(0.5, 0.7 * way / abs(t)))
-                trial = problem.objective.at(torch.add(x, frame.normal, alpha=-t), curvature=True)
+                trial = problem.objective.at(x - t * frame.normal, curvature=True)
                 was, excess = excess, trial.value - aim
                 rate = (was - excess) / back
                 if not (rate > 0.1 * size and abs(excess) <= 0.7 * abs(was)):
@@ -251,7 +274,7 @@ class LevelSetAscent:
         if converged and self.landed is not self.point:
             # The product that is spent here is the one that the certificate of the point returned would take.
             self.status = None
-            self._enter(Frame.at(self.landed, level_set=self.problem.level_set))
+            self._enter(self._frame(self.landed))
 
     def _recover(self) -> None:
         """After a failed search: forget the curvature and try steepest ascent with a shorter step, then give up.

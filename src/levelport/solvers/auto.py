@@ -103,9 +103,10 @@ def _across(problem: TeleportProblem, frame: Frame) -> Point | None:
     if curvature <= 0.0:
         return None
     depth = 0.5 * size * (size / curvature)
-    t, inside, outside = 2.0 * size / curvature, 0.0, math.inf
+    # In the middle of the band on a quadratic, so that roundings do not decide what comes next.
+    t, inside, outside = 1.975 * size / curvature, 0.0, math.inf
     for _ in range(8):
-        there = problem.objective.at(torch.add(frame.point.x, frame.normal, alpha=-t), curvature=True)
+        there = problem.objective.at(frame.point.x - t * frame.normal, curvature=True)
         excess = there.value - problem.level
         if -0.1 * depth <= excess <= 0.0:
             usable = there.finite and there.gradient_norm > 0.0 and problem.within_radius(there)

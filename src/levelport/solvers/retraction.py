@@ -50,7 +50,7 @@ def retract(problem: TeleportProblem, point: Point, curvature: float | None = No
     above, below = (0.0 if excess > 0.0 else None), (0.0 if excess <= 0.0 else None)
     before, t = (0.0, excess), parabola_root(excess - aim, size, curvature)
     for _ in range(_MAX_VALUES):
-        trial = problem.objective.at(torch.add(point.x, normal, alpha=-t), curvature=True)
+        trial = problem.objective.at(point.x - t * normal, curvature=True)
         excess = trial.value - problem.level
         if not math.isfinite(excess):
             t = 0.5 * (before[0] + t)

@@ -20,6 +20,7 @@ from levelport.lab.bench.own_cost import LARGE
 from levelport.lab.bench.races import accuracy
 from levelport.lab.bench.safety import END, SPIKE, STEPS
 from levelport.lab.bench.suites import CONVEX_BUDGET, HELD_OUT, MEMORY_COST, SMALL_SETS
+from levelport.lab.bench.zoo_page import write_zoo
 from levelport.lab.engine.store import Store
 from levelport.lab.pictures import save, small_print
 from levelport.problems.atomic import write_text
@@ -52,7 +53,7 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
         "benchmark-safety": tables.safety(results),
         "benchmark-safety-equal-cost": tables.safety_at_equal_cost(results),
     }
-    written = []
+    written = write_zoo(results, directory)
     for name, frame in frames.items():
         if not frame.empty:
             written.append(directory / f"{name}.csv")
@@ -65,7 +66,7 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
     if any(not frame.empty for name, frame in frames.items() if name.startswith("benchmark")):
         written += _draw(frames, directory)
         pages["benchmark.md"] = page(frames)
-    if not pages:
+    if not pages and not written:
         raise NothingToReportError(f"there are no results in {store.root}; run 'levelport bench logistic' first.")
     for name, content in pages.items():
         written.append(directory / name)

@@ -67,8 +67,6 @@ class Budget:
 
 
 BUDGETS = (*(Budget(n) for n in (10, 25, 50, 100)), *(Budget(n, "ge") for n in (50, 150, 300)))
-REFERENCE = Budget(200)
-"""What the default solver may spend for the best known values."""
 
 _LANDING = 7.0  # gradient equivalents that a solver may still need once it is told to stop
 
@@ -123,7 +121,6 @@ class ZooSpec(RunSpec):
     kind: ClassVar[str] = "zoo"
     contestant: str
     animal: str
-    reference: bool = False
 
     @property
     def label(self) -> str:
@@ -137,7 +134,7 @@ class ZooSpec(RunSpec):
         contestant, animal = CONTESTANTS[self.contestant], everyone()[self.animal]
         facts: dict[str, float] = {}
         ended: Score | None = None
-        for budget in (*BUDGETS, *((REFERENCE,) if self.reference else ())):
+        for budget in BUDGETS:
             # A run that ended by itself ends in the same way with more to spend.
             enough = ended is not None and (
                 budget.unit == "hvps" or ended.cost.gradient_equivalents + 2.0 * _LANDING <= budget.amount
@@ -158,7 +155,7 @@ def zoo_specs() -> list[RunSpec]:
     """Everybody everywhere, as far as dimensions allow."""
     sizes = {name: sum(value.numel() for value in kind.make()[1].values()) for name, kind in SPECIES.items()}
     return [
-        ZooSpec(one.name, animal.name, reference=one.name == OURS)
+        ZooSpec(one.name, animal.name)
         for one in CONTESTANTS.values()
         for animal in everyone().values()
         if sizes[animal.species.name] <= one.max_dimension

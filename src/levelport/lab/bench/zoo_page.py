@@ -1,0 +1,106 @@
+"""The zoo's results as a page: shares, geometric means, and the table of best known values that results improve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from levelport.lab.bench.zoo import GROUPS, everyone
+from levelport.lab.bench.zoo_run import BUDGETS, CONTESTANTS
+from levelport.lab.engine.store import TaskResult
+from levelport.problems.atomic import write_text
+
+HALVES = ("reported", "development")
+
+
+def zoo_table(results: Iterable[TaskResult]) -> pd.DataFrame:
+    """One row per contestant and problem: what the referee saw at every budget."""
+    animals = everyone()
+    rows = []
+    for result in results:
+        if result.spec.get("kind") == "zoo" and result.spec["animal"] in animals and not result.failed:
+            species = animals[result.spec["animal"]].species
+            shared = {"problem": result.spec["animal"], "group": species.group, "half": species.half}
+            rows.append({**shared, "solver": result.spec["contestant"], **result.best.facts})
+    return pd.DataFrame(rows).sort_values(["problem", "solver"], ignore_index=True) if rows else pd.DataFrame()
+
+
+def write_zoo(results: Iterable[TaskResult], directory: Path) -> list[Path]:
+    """The page, its numbers, and the best known values, which start from those that are in ``directory`` already."""
+    table = zoo_table(results)
+    if table.empty:
+        return []
+    kept = directory / "solvers-best.csv"
+    before = dict(pd.read_csv(kept).itertuples(index=False, name=None)) if kept.exists() else {}
+    best = best_known(table, before)
+    contents = {
+        kept: pd.DataFrame(best.items(), columns=["problem", "gradient_norm"]).to_csv(index=False, float_format="%.8g"),
+        directory / "solvers-zoo.csv": table.to_csv(index=False, float_format="%.6g"),
+        directory / "solvers-zoo.md": zoo_page(table, best),
+    }
+    for path, content in contents.items():
+        write_text(path, content)
+    return list(contents)
+
+
+def best_known(table: pd.DataFrame, before: dict[str, float]) -> dict[str, float]:
+    """The largest feasible gradient norm per problem: that of ``before``, unless it is beaten."""
+    best = dict(before)
+    columns = [f"{budget.name}: norm" for budget in BUDGETS]
+    for name, rows in table.groupby("problem"):
+        found = max(max(rows[column].tolist()) for column in columns)
+        best[str(name)] = max(found, best.get(str(name), 0.0))
+    return dict(sorted(best.items()))
+
+
+def cell(ratios: list[float]) -> str:
+    """Shares within 1 %, 10 % and a factor 2 of the best known, in percent, and the geometric mean of the ratios."""
+    shares = "/".join(f"{100.0 * sum(r >= bound for r in ratios) / len(ratios):.0f}" for bound in (0.99, 0.9, 0.5))
+    return f"{shares} {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}"
+
+
+def zoo_page(table: pd.DataFrame, best: dict[str, float]) -> str:
+    """Both halves, budget by budget."""
+    lines = [
+        "# Solvers of the teleportation problem in the zoo",
+        "",
+        "Written by `levelport bench solvers --report docs/results`; numbers in `solvers-zoo.csv`, best known values",
+        "in `solvers-best.csv`. Best known: the most that any contestant found at these budgets; on networks nobody",
+        "has converged there, and more would be found for more. A cell holds the shares of problems within 1 %, 10 %",
+        "and a factor 2 of the best known, in percent, and the geometric mean of reached/best known; in brackets the",
+        "number of problems where a contestant has not run on all of them (dense matrices up to 200 variables;",
+        "differences in float64 only). The default was developed on the development half alone.",
+    ]
+    above = int((table[[f"{budget.name}: excess" for budget in BUDGETS]] > 0.0).any(axis=1).sum())
+    lines += ["", f"Runs whose point lay above the level by more than its solver's slack: {above}."]
+    for half in HALVES:
+        rows = table[table["half"] == half]
+        if rows.empty:
+            continue
+        sizes = {group: rows.loc[rows["group"] == group, "problem"].nunique() for group in GROUPS}
+        lines += ["", f"## The {half} half", ""]
+        heads = [f"{group} ({count})" for group, count in sizes.items()]
+        for budget in BUDGETS:
+            unit = "HVPs" if budget.unit == "hvps" else "gradient equivalents"
+            lines += [
+                "",
+                f"**{budget.amount} {unit}**",
+                "",
+                f"| | {' | '.join(heads)} |",
+                "| --- |" + " --- |" * len(heads),
+            ]
+            for name in CONTESTANTS:
+                cells = []
+                for group, count in sizes.items():
+                    mine = rows[(rows["solver"] == name) & (rows["group"] == group)]
+                    norms = zip(mine["problem"], mine[f"{budget.name}: norm"], strict=True)
+                    ratios = [norm / best[problem] for problem, norm in norms]
+                    cells.append(
+                        "" if not ratios else cell(ratios) + ("" if len(ratios) == count else f" ({len(ratios)})")
+                    )
+                if any(cells):
+                    lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,76 @@
+"""The zoo: fixed halves, finite starts, a referee that sees cheating, and tables that add up."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+import torch
+
+from levelport.lab.bench.zoo import GROUPS, everyone
+from levelport.lab.bench.zoo_page import best_known, cell, zoo_page
+from levelport.lab.bench.zoo_run import BUDGETS, CONTESTANTS, Budget, Contestant, score, zoo_specs
+from levelport.solvers import Monitor, Outcome, Solver, TeleportProblem
+from levelport.solvers.result import TeleportStatus
+
+SMALL = "squared hinge@5"
+
+
+def test_at_least_80_problems_in_two_halves_that_nobody_chose() -> None:
+    animals = everyone().values()
+    assert len(animals) >= 80
+    for half in ("development", "reported"):
+        groups = {animal.species.group for animal in animals if animal.species.half == half}
+        assert groups == set(GROUPS)
+    assert everyone()["relu pima@5"].species.half == "development"
+    assert everyone()["recurrent@5"].species.half == "reported"
+
+
+def test_everybody_takes_part_where_dimensions_allow() -> None:
+    specs = zoo_specs()
+    assert {spec.contestant for spec in specs} == set(CONTESTANTS)  # type: ignore[attr-defined]
+    assert len({spec.key for spec in specs}) == len(specs)
+
+
+@pytest.mark.parametrize("name", ["auto", "auto, differences", "nonlinear CG", "L-BFGS", "SQP, text", "SLSQP"])
+def test_contestants_gain_and_stay_within_their_budget(name: str) -> None:
+    seen = score(CONTESTANTS[name], everyone()[SMALL], Budget(10))
+    assert seen.gradient_norm >= seen.start_norm
+    assert seen.excess <= 0.0
+    assert seen.cost.hvps <= 10
+
+
+def test_a_budget_of_gradient_equivalents_holds() -> None:
+    for amount in (50, 150):
+        assert score(CONTESTANTS["auto"], everyone()[SMALL], Budget(amount, "ge")).cost.gradient_equivalents <= amount
+
+
+class _Cheat(Solver):
+    """Walks uphill and claims success."""
+
+    def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
+        up = problem.objective.at(problem.start.x + problem.start.gradient)
+        return Outcome(up, TeleportStatus.CONVERGED)
+
+
+def test_a_point_above_the_level_counts_as_the_start() -> None:
+    seen = score(Contestant("cheat", _Cheat), everyone()[SMALL], Budget(10))
+    assert seen.excess > 0.0
+    assert seen.gradient_norm == seen.start_norm
+
+
+def test_tables() -> None:
+    assert cell([1.0, 0.95, 0.25]) == f"33/67/67 {math.exp(math.log(0.95 * 0.25) / 3):.2f}"
+    norms = {f"{budget.name}: norm": 2.0 for budget in BUDGETS} | {f"{budget.name}: excess": 0.0 for budget in BUDGETS}
+    table = pd.DataFrame([{"problem": SMALL, "group": "statistical", "half": "development", "solver": "auto", **norms}])
+    assert best_known(table, {SMALL: 4.0, "other@0": 1.0}) == {"other@0": 1.0, SMALL: 4.0}
+    assert best_known(table, {SMALL: 1.0}) == {SMALL: 2.0}
+    assert "| auto | 0/0/100 0.50 |" in zoo_page(table, {SMALL: 4.0})
+
+
+def test_starts_are_where_descent_leads() -> None:
+    animal = everyone()["squared hinge@50"]
+    objective = animal.objective()
+    values = [objective.at(everyone()[f"squared hinge@{steps}"].start()).value for steps in (5, 50)]
+    assert values[1] < values[0] < objective.at(torch.zeros(9, dtype=torch.float64)).value

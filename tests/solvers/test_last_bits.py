@@ -1,0 +1,67 @@
+"""What a teleport returns does not hang on the last bits of its start, nor hold more memory than it says."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from problems_for_tests import Case, all_cases
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
+
+from levelport import Auto, FunctionObjective, teleport
+
+SMOOTH = [case for case in all_cases() if case.name in ("quadratic", "logistic", "softplus network", "himmelblau")]
+
+
+@pytest.mark.parametrize("max_hvps", [12, 50])
+@pytest.mark.parametrize("case", SMOOTH, ids=lambda case: case.name)
+def test_perturbed_starts_end_at_the_same_norm_with_the_same_status(case: Case, max_hvps: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    results = []
+    for _ in range(5):
+        noise = torch.randn(case.start.shape, generator=generator, dtype=case.start.dtype)
+        results.append(teleport(case.fun, case.start * (1.0 + 1e-15 * noise), max_hvps=max_hvps))
+    norms = [result.gradient_norm for result in results]
+    assert max(norms) - min(norms) <= 1e-6 * max(norms)
+    assert len({result.status for result in results}) == 1
+
+
+def _peak(work: object) -> float:
+    """The most bytes that were allocated at a time while ``work`` ran."""
+    assert callable(work)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        work()
+    assert profiler.profiler is not None
+    now = most = 0
+    for event in profiler.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            now += event.nbytes()
+            most = max(most, now)
+    return float(most)
+
+
+@pytest.mark.parametrize("memory", [1, 3, 10])
+def test_vectors_held_beyond_one_gradient_and_one_product(memory: int) -> None:
+    """13 + 2·memory vectors of x's size at most: pairs, the start, two iterates and two trials with their graphs."""
+    generator = torch.Generator().manual_seed(0)
+    width = 120
+    X = torch.randn(8, width, generator=generator, dtype=torch.float64)
+    start = {
+        "A": torch.randn(width, width, generator=generator, dtype=torch.float64) / width**0.5,
+        "b": torch.randn(width, generator=generator, dtype=torch.float64) / width**0.5,
+    }
+    targets = torch.sin(torch.arange(8.0, dtype=torch.float64))
+
+    def loss(p: dict[str, Tensor]) -> Tensor:
+        fit = (torch.tanh(X @ p["A"]) @ p["b"] - targets).square().mean()
+        return fit + 1e-3 * (p["A"].square().sum() + p["b"].square().sum())
+
+    objective = FunctionObjective(loss, like=start)
+    x = objective.structure.flatten(start)
+
+    def one_product() -> None:
+        point = objective.at(x.clone(), curvature=True)
+        point.hvp(point.gradient)
+
+    extra = _peak(lambda: teleport(objective, x, Auto(memory=memory), max_hvps=25)) - _peak(one_product)
+    assert extra / (8.0 * x.numel()) <= 13.5 + 2.0 * memory

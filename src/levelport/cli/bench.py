@@ -16,7 +16,7 @@ def bench_command(
         typer.Argument(
             metavar="[SUITE]...",
             help="solvers, attribution, logistic, held-out, functions, optimality, overhead, growth, hvp, timing, "
-            "memory, networks, visits, safety; all by default.",
+            "memory, networks, visits, safety, families; all by default.",
             show_default=False,
         ),
     ] = None,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from levelport.lab.bench import cost_table, findings, pictures, sections, solvers_page, tables
+from levelport.lab.bench import cost_table, families_page, findings, pictures, sections, solvers_page, tables
 from levelport.lab.bench.competitors import ALONE, COMPETITORS, MEMORY, OURS, PERIOD
 from levelport.lab.bench.findings import HARD
 from levelport.lab.bench.growth import ACCURACY, REG
@@ -53,6 +53,8 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
         "benchmark-safety": tables.safety(results),
         "benchmark-safety-equal-cost": tables.safety_at_equal_cost(results),
     }
+    frames["families-moves"] = families_page.moves(results)
+    frames["families-training"] = families_page.training(results)
     written = write_zoo(results, directory)
     for name, frame in frames.items():
         if not frame.empty:
@@ -63,6 +65,12 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
         pages["solvers.md"] = solvers_page.page(frames["solvers"], _versions())
     if not small_table.empty:
         pages["attribution.md"] = cost_table.page(small_table)
+    families = frames["families-moves"], frames["families-training"]
+    if not all(frame.empty for frame in families):
+        pages["families.md"] = families_page.page(*families, _versions())
+    if not families[1].empty:
+        with small_print():
+            written += save(families_page.picture(families[1]), directory / "families.png")
     if any(not frame.empty for name, frame in frames.items() if name.startswith("benchmark")):
         written += _draw(frames, directory)
         pages["benchmark.md"] = page(frames)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import get_args
 
 from levelport.checks import unknown_name
-from levelport.lab.bench import cost_table, instances, safety
+from levelport.lab.bench import cost_table, families, families_training, instances, safety
 from levelport.lab.bench.competitors import (
     ADAMW,
     ALONE,
@@ -21,6 +21,7 @@ from levelport.lab.bench.competitors import (
     TORCH,
     names,
 )
+from levelport.lab.bench.families import MNIST_SAMPLES, Place
 from levelport.lab.bench.growth import SERIES, GrowthSpec, HvpSpec, TeleportCostSpec, TimedSolver
 from levelport.lab.bench.instances import ProblemName
 from levelport.lab.bench.optimality import OptimalitySpec
@@ -130,6 +131,19 @@ def _growth(tier: Tier) -> list[RunSpec]:
     return races + teleports
 
 
+def _families(tier: Tier) -> list[RunSpec]:
+    """Quick: full batches on two small sets, 60 gradient equivalents. Full: six sets, MNIST, mini-batches, 200."""
+    if tier != "full":
+        sets = tuple(Place(f"mlp-relu-100-100/{data}") for data in ("blood", "breast-cancer", "pima"))
+        return families.specs(sets, (0, 1)) + families_training.specs(sets[:2], max_cost=60.0, tuning=1, fresh=3)
+    sets = tuple(Place(f"mlp-relu-100-100/{data}") for data in instances.smallest_sets(6))
+    places = (*sets, Place("mlp-relu-128/mnist", MNIST_SAMPLES))
+    trained = families_training.specs(
+        places, batches=(None, 64), schedules=("start", "every"), max_cost=200.0, tuning=3, fresh=10
+    )
+    return families.specs(places, (0, 1, 2)) + trained
+
+
 SUITES: dict[str, Callable[[Tier], list[RunSpec]]] = {
     "solvers": lambda tier: [*zoo_specs(), *(SolversSpec(case) for case in range(len(CASES)))],
     "attribution": lambda tier: [*cost_table.specs()],
@@ -145,6 +159,7 @@ SUITES: dict[str, Callable[[Tier], list[RunSpec]]] = {
     "networks": _networks,
     "visits": _visits,
     "safety": lambda tier: safety.specs(range(30 if tier == "full" else 5)),
+    "families": _families,
 }
 """The suites by name, in the order in which they run."""
 

@@ -160,7 +160,7 @@ class Krylov(Solver):
         climb = min(self._height(model, promised), distance_to_sphere(descent, wall, problem.radius))
         for height in (climb, _SECOND_SHARE * climb) if climb > 0.0 else ():
             end = self._at(problem, start.x + descent, wall, height)
-            self._learn(model, end, promised - 0.5 * theta * height**2, promised, length)
+            self._learn(model, end, promised - 0.5 * theta * height * height, promised, length)
             if problem.feasible(end.value) and end.finite:
                 return self._judge(problem, monitor, end, wall, height)
         end = self._at(problem, start.x + descent, wall, 0.0)
@@ -178,7 +178,7 @@ class Krylov(Solver):
 
     def _height(self, model: KrylovModel, promised: float) -> float:
         """a, or 0 where the climb would not pay."""
-        largest = math.sqrt(2.0 * model.largest * promised)
+        largest = math.sqrt(2.0 * model.largest) * math.sqrt(promised)  # their product may leave the range
         if model.convex() and largest < _WORTH * model.point.gradient_norm:
             return 0.0
         return _SHARE * largest / model.largest

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from theory_problems import Case, cases
 
-from levelport import Certificate
 from levelport.numerics.curvature import hessian_by_columns as hessian_matrix
+from levelport.solvers import Certificate
 from levelport.theory import rates_approximate, rates_stable
 from levelport.theory.rates_stable import Stability
 from levelport.theory.sublevel import boundary

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from theory_problems import quadratic_case
 
-from levelport import Certificate, FunctionObjective, LinearObjective, teleport
+from levelport import FunctionObjective, LinearObjective, teleport
 from levelport.numerics.newton import Minimum
 from levelport.problems.functions import flat_huber, huber2, second_order_huber
+from levelport.solvers import Certificate
 from levelport.theory import constants_of, rates
 from levelport.theory.counterexamples import (
     FarTeleport,

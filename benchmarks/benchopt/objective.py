@@ -1,4 +1,4 @@
-"""Logistic regression with an ℓ2 penalty: f(w) = mean log(1 + exp(-y Xw)) + reg ‖w‖²; what every solver is judged by."""
+"""Logistic regression, f(w) = mean log(1 + exp(-y Xw)) + reg ‖w‖²: what every solver is judged by."""
 
 import numpy as np
 from benchopt import BaseObjective

@@ -130,3 +130,11 @@ def test_a_compiled_module_teleports_as_the_module_that_was_compiled() -> None:
         result = Teleporter(optimizer, Never(), max_hvps=6).teleport(loss)
         ends.append(result.x)
     assert torch.equal(*ends)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_embedding_bags_get_advice_of_their_own(mode: str) -> None:
+    bag = nn.EmbeddingBag(10, 4, mode=mode)
+    teleporter = Teleporter(torch.optim.SGD(bag.parameters(), lr=0.1), Never())
+    with pytest.raises(levelport.ObjectiveError, match=r"EmbeddingBag has no second derivative. Use nn\.Embedding"):
+        teleporter.teleport(lambda: bag(torch.arange(10).view(2, 5)).square().mean())

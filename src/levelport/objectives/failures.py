@@ -51,9 +51,18 @@ IN_BACKWARD = (
         "a parameter has a sparse gradient, which has no second derivative. Use nn.Embedding(..., sparse=False).",
     ),
     (
+        ("_embedding_bag",),
+        "nn.EmbeddingBag has no second derivative. Use nn.Embedding and reduce its output, for instance by "
+        ".mean(dim=1): the weights are the same.",
+    ),
+    (
+        ("scaled_dot_product", "flash_attention"),
+        "the loss chooses a fused kernel of attention by itself, and that has no second derivative: {message} Leave the "
+        "choice out, or make it torch.nn.attention.SDPBackend.MATH.",
+    ),
+    (
         ("not implemented", "differentiate twice", "does not support", "once_differentiable"),
-        "an operation of the loss has no second derivative: {message} Replace it by one that has; for fused attention "
-        "run the loss under torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH).",
+        "an operation of the loss has no second derivative: {message} Replace it by one that has.",
     ),
 )
 """The same for derivatives."""

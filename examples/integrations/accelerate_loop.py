@@ -5,11 +5,12 @@ python examples/integrations/accelerate_loop.py
 
 from __future__ import annotations
 
+import functools
 import tempfile
 
 import torch
 from accelerate import Accelerator
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from levelport import Every, Teleporter
@@ -24,14 +25,18 @@ def main() -> None:
     model, optimizer, batches = accelerator.prepare(net, torch.optim.SGD(net.parameters(), lr=0.05), loader)
     teleporter = Teleporter(optimizer, Every(4), max_hvps=10)
     accelerator.register_for_checkpointing(teleporter)
+
+    def loss(inputs: Tensor, targets: Tensor) -> Tensor:
+        return nn.functional.mse_loss(model(inputs), targets)
+
     for _ in range(3):
         for index, (inputs, targets) in enumerate(batches):
             if index % 2 == 0:  # before the first of two batches that make a step
-                result = teleporter.maybe(lambda a=inputs, b=targets: nn.functional.mse_loss(model(a), b))
+                result = teleporter.maybe(functools.partial(loss, inputs, targets))
                 if result is not None:
                     print(f"loss {result.value:.4f}, gradient x {result.gain:.2f}")
             with accelerator.accumulate(model):
-                accelerator.backward(nn.functional.mse_loss(model(inputs), targets))
+                accelerator.backward(loss(inputs, targets))
                 optimizer.step()
                 optimizer.zero_grad()
     with tempfile.TemporaryDirectory() as folder:

@@ -57,8 +57,8 @@ IN_BACKWARD = (
     ),
     (
         ("scaled_dot_product", "flash_attention"),
-        "the loss chooses a fused kernel of attention by itself, and that has no second derivative: {message} Leave the "
-        "choice out, or make it torch.nn.attention.SDPBackend.MATH.",
+        "the loss chooses a fused kernel of attention by itself, and that has no second derivative: {message} Leave "
+        "the choice out, or make it torch.nn.attention.SDPBackend.MATH.",
     ),
     (
         ("not implemented", "differentiate twice", "does not support", "once_differentiable"),

@@ -104,10 +104,10 @@ for command in ([], {groups}):
     for words in command if command else [[]]:
         try: app([*words, '--help'])
         except SystemExit: pass
-print('LOADED', sorted({{'torch', 'numpy', 'pandas', 'matplotlib', 'sklearn', 'scipy'}} & set(sys.modules)))
+print('LOADED', sorted({{'torch', 'numpy', 'pandas', 'matplotlib', 'sklearn', 'scipy', 'bokeh'}} & set(sys.modules)))
 print('SECONDS', time.process_time())
 """
-COMMANDS = ("teleport", "demo", "theory", "diagnose", "reproduce", "report", "bench", "data", "problems")
+COMMANDS = ("teleport", "demo", "play", "theory", "diagnose", "reproduce", "report", "bench", "data", "problems")
 
 
 def test_help_of_every_command_loads_nothing_heavy() -> None:

@@ -12,6 +12,7 @@ import typer
 from levelport.cli.bench import bench_command
 from levelport.cli.data import app as data
 from levelport.cli.demo import demo
+from levelport.cli.play import play
 from levelport.cli.problems import app as problems
 from levelport.cli.reproduce import report_command, reproduce_command
 from levelport.cli.teleport import teleport_function
@@ -40,6 +41,7 @@ def levelport(
 
 app.command("teleport")(teleport_function)
 app.command("demo")(demo)
+app.command("play")(play)
 app.command("theory")(theory_command)
 app.command("diagnose")(diagnose_command)
 app.command("reproduce")(reproduce_command)

@@ -69,9 +69,8 @@ def draw_level_sets(
     """Contours of f, equally spaced in log(f - minimum); the sub-level set {f ≤ level} is shaded, with a thick rim."""
     left, right, bottom, top = window
     x, y = np.linspace(left, right, resolution), np.linspace(bottom, top, resolution)
-    values = _on_grid(function, x, y)
-    height = np.log10(np.maximum(values - minimum, 0.0) + 1e-3 * (np.median(values) - minimum))
-    axes.contour(x, y, height, levels=14, colors="0.72", linewidths=0.6, linestyles="solid", zorder=1)
+    values = on_grid(function, x, y)
+    axes.contour(x, y, heights(values, minimum), levels=14, colors="0.72", linewidths=0.6, linestyles="solid", zorder=1)
     if level is not None:
         axes.contourf(x, y, values, levels=[-math.inf, level], colors=["0.92"], zorder=0)
         axes.contour(x, y, values, levels=[level], colors="0.35", linewidths=1.4, zorder=1)
@@ -81,7 +80,15 @@ def draw_level_sets(
     axes.set_ylabel("$w_2$")
 
 
-def _on_grid(
+def heights(values: NDArray[np.float64], minimum: float) -> NDArray[np.float64]:
+    """log₁₀(f - minimum), flattened out near the minimum: what contours are equally spaced in."""
+    lifted: NDArray[np.float64] = np.log10(
+        np.maximum(values - minimum, 0.0) + 1e-3 * (float(np.nanmedian(values)) - minimum)
+    )
+    return lifted
+
+
+def on_grid(
     function: Callable[[Tensor], Tensor], x: NDArray[np.float64], y: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """f at every pair; ``vmap`` runs functions that were written for a single point."""

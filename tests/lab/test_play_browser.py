@@ -128,7 +128,7 @@ class Tab:
     async def click_plane(self, x: float, y: float) -> None:
         """Click at a point of the picture, given in its own coordinates."""
         at = await self.ask(
-            "(() => { const view = Bokeh.index.find_by_id(Bokeh.documents[0].get_model_by_name('plane').id);"
+            "(() => { const view = Bokeh.index.find_one_by_id(Bokeh.documents[0].get_model_by_name('plane').id);"
             "const box = view.canvas_view.el.getBoundingClientRect();"
             f"const frame = view.frame; return [box.left + frame.x_scale.compute({x}),"
             f" box.top + frame.y_scale.compute({y})]; }})()"
@@ -137,10 +137,11 @@ class Tab:
 
     async def type(self, text: str) -> None:
         """Replace what the field says, and press Enter."""
-        await self.ask(DEEP + "deep(document, 'input[type=text]').select()")
+        await self.ask(DEEP + "{const field = deep(document, 'input[type=text]'); field.focus(); field.select();}")
         await self.send("Input.insertText", text=text)
-        for kind in ("keyDown", "keyUp"):
-            await self.send("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", windowsVirtualKeyCode=13)
+        enter = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13}
+        await self.send("Input.dispatchKeyEvent", type="keyDown", text="\r", **enter)
+        await self.send("Input.dispatchKeyEvent", type="keyUp", **enter)
 
     async def picture(self, name: str, width: int, height: int) -> None:
         """A screenshot at this width, into the directory that LEVELPORT_PICTURES names, for somebody to look at."""
@@ -157,7 +158,14 @@ class Tab:
 
 
 async def visit(url: str, debugger: str) -> None:
-    tab = Tab(await websocket_connect(debugger, max_message_size=2**28))
+    connection = await websocket_connect(debugger, max_message_size=2**28)
+    try:
+        await use(Tab(connection), url)
+    finally:
+        connection.close()
+
+
+async def use(tab: Tab, url: str) -> None:
     await tab.send("Runtime.enable")
     await tab.send("Network.enable")
     await tab.send("Emulation.setDeviceMetricsOverride", width=1280, height=800, deviceScaleFactor=1, mobile=False)

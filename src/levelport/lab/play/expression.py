@@ -111,7 +111,7 @@ def _term(node: ast.expr, depth: int) -> Term:
             return _number(_CONSTANTS[name])
         case ast.Name(id=name):
             raise ExpressionError(_unknown("variable or constant", name, [*_VARIABLES, "w[0]", "w[1]", *_CONSTANTS]))
-        case ast.Subscript(value=ast.Name(id="w"), slice=ast.Constant(value=int() as index)) if index in (0, 1):
+        case ast.Subscript(value=ast.Name(id="w"), slice=ast.Constant(value=int() as index)) if str(index) in "01":
             return _entry(int(index))
         case ast.Subscript():
             raise ExpressionError("Square brackets are for w[0] and w[1] alone.")
@@ -127,7 +127,7 @@ def _term(node: ast.expr, depth: int) -> Term:
             if name not in FUNCTIONS:
                 raise ExpressionError(_unknown("function", name, FUNCTIONS))
             if len(arguments) != 1 or isinstance(arguments[0], ast.Starred):
-                raise ExpressionError(f"{name} takes one argument, as in {name}(x).")
+                raise ExpressionError(f"The function {name} takes one argument, as in {name}(x).")
             return _applied(FUNCTIONS[name], _term(arguments[0], depth + 1))
     part = ast.unparse(node)
     raise ExpressionError(f"{part!r} is not among what is read: numbers, x, y, + - * / **, and functions. {_HOW}")

@@ -71,7 +71,7 @@ class Page:
         )  # fmt: skip
         self.radius = Slider(name="radius", title=_AUTOMATIC, start=0.0, end=20.0, step=0.1, value=0.0)
         self.schedule = Select(
-            name="schedule", title="Descent with teleports teleports", value=self.state.schedule, options=[*SCHEDULES]
+            name="schedule", title="Teleports during the descent", value=self.state.schedule, options=[*SCHEDULES]
         )
         self.certificate = Div(name="certificate", stylesheets=[_TEXT])
         self.comparison = Div(name="comparison", stylesheets=[_TEXT])
@@ -131,8 +131,10 @@ class Page:
         left, right, bottom, top = shown.window
         self.plane.x_range.update(start=left, end=right)
         self.plane.y_range.update(start=bottom, end=top)
-        self.plane.title.text = f"{shown.landscape.name}: the shaded set lies no higher than the start"
+        self.plane.title.text = f"{shown.landscape.name}; shaded: no higher than the start"
         self.curves.yaxis.axis_label = "f - f*" if shown.landscape.minimum is not None else "f - lowest value seen"
+        for item in self.plane.legend[0].items:
+            item.visible = item.label.value != "minimum" or bool(shown.landscape.minimisers)
         self.certificate.text = _paragraphs("The teleport", shown.certificate)
         self.comparison.text = _paragraphs("Gradient descent at equal cost", shown.comparison)
         self.function.value = self.state.function
@@ -209,6 +211,7 @@ def _curves(sources: dict[str, ColumnDataSource]) -> figure:
         "x", "y", source=sources["cost without"], color=BLUE, line_width=2, line_dash="dashed", legend_label="descent"
     )
     curves.line("x", "y", source=sources["cost with"], color=ORANGE, line_width=2, legend_label="with teleports")
+    curves.yaxis.ticker.num_minor_ticks = 0  # a dozen decades: minor ticks would be a black bar
     _legend_below(curves, columns=2)
     return curves
 

@@ -84,7 +84,7 @@ def test_every_named_function_has_a_scene(name: str) -> None:
 TYPICAL = ["sin(x) + y^2/4", "x*y", "log(x) + y**2", "x", "abs(x) + abs(y)", "1/x", "1e300*x**16", "x - x"]
 
 
-@pytest.mark.parametrize(("text", "schedule"), zip(TYPICAL, cycle(SCHEDULES)))
+@pytest.mark.parametrize(("text", "schedule"), list(zip(TYPICAL, cycle(SCHEDULES), strict=False)))
 def test_whatever_is_typed_has_a_scene(text: str, schedule: str) -> None:
     """Unbounded, undefined on half of the plane, not smooth, flat, nearly infinite: finite arrays, and sentences."""
     shown = scene(State(TYPED, text, (2.0, 1.0), max_hvps=20, schedule=schedule))

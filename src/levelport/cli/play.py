@@ -11,7 +11,7 @@ from levelport.cli.speech import say, trouble_in_words
 
 def play(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 takes any free one.")] = 5006,
-    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address and open nothing.")] = False,
 ) -> None:
     """Open a page to play with: choose or type a function, click a start, see level set, teleport and descent.
 
@@ -37,7 +37,7 @@ def play(
     url = f"http://localhost:{server.port}/"
     say(f"levelport play: {url} (Ctrl-C ends it)")
     server.start()
-    if browser:
+    if not no_browser:
         server.io_loop.add_callback(typer.launch, url)
     with trouble_in_words():
         try:

@@ -41,6 +41,7 @@ ACCURACY = 1e-6
 """The descents are compared by what it costs to bring f - f* down to this part of what it was: a millionth."""
 _SECONDS = 5.0  # of patience, for every computation; functions of the plane take some hundredths
 _SMALL = 1e-3  # part of the start's gradient norm
+_ALIGNED = 0.999  # cosine from which the gradient is an eigenvector to the eye
 _TYPED_WINDOW: Window = (-5.0, 5.0, -5.0, 5.0)
 _RESOLUTION = 161
 _CONTOURS = 14
@@ -247,11 +248,12 @@ def _certificate(
     left, right, bottom, top = window
     outside = "" if left <= end[0] <= right and bottom <= end[1] <= top else " (outside the picture)"
     cost, curvature = result.cost, result.curvature
-    newton = (
-        f"The gradient step of length 1/λ = {1.0 / curvature:.4g} is a Newton step at such a point."
-        if curvature > 0.0
-        else "It is not positive: no gradient step is a Newton step here."
-    )
+    if curvature <= 0.0:
+        newton = "It is not positive: no gradient step is a Newton step here."
+    elif result.alignment < _ALIGNED:
+        newton = "The gradient is no eigenvector of the Hessian: no gradient step is a Newton step here."
+    else:
+        newton = f"The gradient step of length 1/λ = {1.0 / curvature:.4g} is a Newton step."
     return (
         f"From {_pair(start)} to {_pair(end)}{outside}: the gradient norm goes from {result.gradient_norm_start:.5g} "
         f"to {result.gradient_norm:.5g} ({result.gain:.3g} times), the value from {result.value_start:.6g} to "
@@ -278,7 +280,10 @@ def _comparison(descents: tuple[Descent, Descent], floor: float, *, known: bool)
     least = "f*" if known else "the lowest value seen"
     target = floor + ACCURACY * (plain.values[0] - floor)
     costs = [descent.cost_to(target) for descent in descents]
-    said = [f"{cost:g}" if cost is not None else f"more than {MAX_COST:g}" for cost in costs]
+    said = [
+        f"{cost:g}" if cost is not None else "never (it rests higher up)" if run.at_rest else f"more than {MAX_COST:g}"
+        for cost, run in zip(costs, descents, strict=True)
+    ]
     before, after = (math.inf if cost is None else cost for cost in costs)
     verdict = (
         "Neither gets there." if before == after == math.inf
@@ -289,7 +294,7 @@ def _comparison(descents: tuple[Descent, Descent], floor: float, *, known: bool)
     return (
         f"Gradient descent with a line search, {after_all}: f minus {least} is {plain.values[-1] - floor:.2e} without "
         f"teleports and {teleported.values[-1] - floor:.2e} with.",
-        f"To bring that down to a millionth of where it began takes {said[0]} without and {said[1]} with. {verdict}",
+        f"Cost of bringing that down to a millionth of where it began: {said[0]} without, {said[1]} with. {verdict}",
     )
 
 

@@ -34,7 +34,7 @@ from levelport.optim.history import History
 from levelport.optim.newton_cg import NewtonCG
 from levelport.optim.schedules import Schedule
 from levelport.optim.second_moments import check_metric, optimizer_metric
-from levelport.optim.transaction import Landing, Losses, Watch, bearable, check_unused, land
+from levelport.optim.transaction import Landing, Losses, Watch, check_unused, land
 from levelport.solvers import Move, Settings, Solver, TeleportResult, move_from
 
 Hook = Callable[[TeleportResult], object]
@@ -288,19 +288,18 @@ class Teleporter:
         weights, settings = self.metric_now(), self._settings(due)
         if weights is None:
             move = move_from(before, objective, self._solver, settings, certify=False)
-            return move, self._land(objective, before, move, bearable(self.optimizer))
+            return move, self._land(objective, before, move, self.optimizer)
         weighted = InMetric(objective, weights)
         seen = weighted.around(before)
         move = move_from(seen, weighted, self._solver, settings, certify=False)
-        landing = self._land(weighted, seen, move, math.inf)
+        landing = self._land(weighted, seen, move, None)
         point = weighted.underneath(landing.point)
         result = replace(move.result, x=weighted.underneath(move.point).x)
         return replace(move, result=result), Landing(point, landing.step)
 
-    def _land(self, objective: Objective, before: Point, move: Move, steepest: float) -> Landing:
-        if self.first_step == "included":
-            return land(objective, before, move, steepest)
-        return Landing(move.lower or move.point)
+    def _land(self, objective: Objective, before: Point, move: Move, goes_on: torch.optim.Optimizer | None) -> Landing:
+        included = self.first_step == "included"
+        return land(objective, before, move, goes_on) if included else Landing(move.lower or move.point)
 
     def metric_now(self) -> Tensor | None:
         """The weights of the metric as they stand, flat; None for the ordinary norm."""
@@ -328,11 +327,8 @@ class Teleporter:
     def _undo_if_risen(self, value: float) -> bool:
         """Take the last move back if the loss has risen above the level that it left."""
         watch = self._watch
-        if watch is None or math.isnan(watch.level):
-            self._watch = None
-            return False
-        if not watch.rises(value):
-            if watch.proved:
+        if watch is None or not watch.rises(value):
+            if watch is not None and watch.proved:
                 self._failures = 0
             return False
         watch.restore(self.optimizer, self.parameters())

@@ -7,9 +7,10 @@ too long there: an optimizer with a fixed one would jump out of the valley. So t
 
 λ the curvature along ∇f(w⁺) that the teleport reports. It ends at f ≤ f(w), with a gradient of ordinary size, or does
 not take place (:func:`land`). Nor does it take place where f is more curved along that step than the optimizer's step
-size can bear (:func:`bearable`): the valley is lower, but a fixed step would climb its walls. What the optimizer does
-next may still go wrong, because its momentum points elsewhere or another wall is steeper. :class:`Watch` looks at the
-losses that follow, and where one rises above the level that was left, parameters and optimizer state go back.
+size can bear (:func:`bearable`), or where SGD's own next step would climb: the valley is lower, but too narrow for a
+fixed step. What the optimizer does next may still go wrong, because its momentum points elsewhere. :class:`Watch`
+looks at the losses that follow, and where one rises above the level that was left, parameters and optimizer state go
+back.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _SHARE = 0.1  # of the predicted decrease
 _TRIALS = 12  # halvings of 1/λ
 _SHORTER = 4  # the move, its half, its quarter, its eighth
 _PATIENCE = 10  # losses after a move that must not rise above the level at all
-_TOLERATED = 0.2  # of the level, by which later losses may
+_WATCHED = 50  # losses after a move that must not climb again
+_TOLERATED = 0.05  # of the lowest loss since the move, by which they may
 _BEARABLE = 0.9  # of the curvature at which a fixed step diverges
 _KEPT = 20  # losses from which the noise of the run is judged
 
@@ -58,8 +60,27 @@ def bearable(optimizer: torch.optim.Optimizer) -> float:
     return _BEARABLE * min(limits)
 
 
-def land(objective: Objective, start: Point, move: Move, bearable: float = math.inf) -> Landing:
-    """Take the first step; the start itself where none descends, or where the valley below is too steep."""
+def own_step(optimizer: torch.optim.Optimizer) -> float:
+    """The longest step size of torch's SGD; 0 for optimizers whose next step cannot be foretold."""
+    sgd = isinstance(optimizer, torch.optim.SGD)
+    return max((float(group["lr"]) for group in optimizer.param_groups), default=0.0) if sgd else 0.0
+
+
+def land(objective: Objective, start: Point, move: Move, optimizer: torch.optim.Optimizer | None = None) -> Landing:
+    """Take the first step; the start itself where none descends, or where ``optimizer`` could not go on from there.
+
+    It could not where f is more curved than it can bear, or where its own next step would not descend.
+    """
+    landing = _first_step(objective, start, move, math.inf if optimizer is None else bearable(optimizer))
+    point, lr = landing.point, 0.0 if optimizer is None else own_step(optimizer)
+    if lr > 0.0 and point.x is not start.x:
+        following = objective.at(point.x - lr * point.gradient).value
+        if not following <= point.value:
+            return Landing(start)
+    return landing
+
+
+def _first_step(objective: Objective, start: Point, move: Move, bearable: float) -> Landing:
     if move.lower is not None:
         return Landing(move.lower if not move.result.curvature > bearable else start)
     end = move.point
@@ -151,25 +172,33 @@ class Watch:
     Attributes:
         x: the parameters before it, flat.
         state: the optimizer's state before it.
-        level: the loss before it, plus what the run jumps by itself.
+        level: the loss before it, plus the margin.
+        margin: what the run jumps by itself.
+        lowest: the lowest loss since.
         seen: losses since.
     """
 
     x: Tensor
     state: dict[Any, Any]
     level: float
+    margin: float
+    lowest: float = math.inf
     seen: int = 0
 
     @classmethod
     def over(cls, x: Tensor, optimizer: torch.optim.Optimizer, level: float, jump: float) -> Watch:
         """Remember what is needed for the way back."""
-        return cls(x, _copied(optimizer.state), level + 2.0 * max(0.0, jump) + 1e-6 * abs(level))
+        margin = 2.0 * max(0.0, jump) + 1e-6 * abs(level)
+        return cls(x, _copied(optimizer.state), level + margin, margin)
 
     def rises(self, value: float) -> bool:
-        """Whether the loss is above the level that was left; at first by anything, later by a fifth."""
+        """Whether the loss is above the level that was left, or climbs again: the valley was too narrow after all."""
         self.seen += 1
-        tolerated = 0.0 if self.seen <= _PATIENCE else _TOLERATED * abs(self.level)
-        return not value <= self.level + tolerated
+        self.lowest = min(self.lowest, value)
+        if self.seen > _WATCHED:
+            return not math.isfinite(value)
+        climbs = value > self.lowest + _TOLERATED * abs(self.lowest) + self.margin
+        return climbs or not math.isfinite(value) or (self.seen <= _PATIENCE and value > self.level)
 
     @property
     def proved(self) -> bool:
@@ -180,7 +209,8 @@ class Watch:
         """The same with the numbers of parameters in place of the parameters themselves."""
         numbers = {p: number for number, p in enumerate(_parameters(optimizer))}
         state = {numbers[p]: entry for p, entry in self.state.items()}
-        return {"x": self.x, "state": _copied(state), "level": self.level, "seen": self.seen}
+        names = ("level", "margin", "lowest", "seen")
+        return {"x": self.x, "state": _copied(state)} | {name: getattr(self, name) for name in names}
 
     @classmethod
     def of(cls, state_dict: dict[str, Any], optimizer: torch.optim.Optimizer) -> Watch:
@@ -188,7 +218,7 @@ class Watch:
         parameters = _parameters(optimizer)
         x = state_dict["x"].to(parameters[0].device) if parameters else state_dict["x"]
         state = {parameters[number]: _clone(entry) for number, entry in state_dict["state"].items()}
-        return cls(x, state, state_dict["level"], state_dict["seen"])
+        return cls(x, state, *(state_dict[name] for name in ("level", "margin", "lowest", "seen")))
 
     def restore(self, optimizer: torch.optim.Optimizer, parameters: list[Tensor]) -> None:
         """Put the parameters and the optimizer's state back."""

@@ -25,7 +25,7 @@ from levelport.objectives.isolation import RandomState
 from levelport.objectives.parameters import Batches, Loss
 from levelport.optim import defaults
 from levelport.optim.armijo import ArmijoSGD
-from levelport.optim.closures import RIGHT_FORM, StepLoss
+from levelport.optim.closures import StepLoss
 from levelport.optim.history import History
 from levelport.optim.newton_cg import NewtonCG
 from levelport.optim.schedules import Schedule
@@ -167,7 +167,7 @@ class Teleported(FlatOptimizer):
         step_loss = StepLoss(closure, self.parameters(), after_backward=self._after_backward, either=either)
         loss = step_loss.evaluate_first()
         size = self.gradient_norm() if self.schedule.watches else math.nan
-        own = _refused if step_loss.standard else closure
+        own = None if step_loss.standard else closure
         result = self.teleporter.teleport_if_due(own, float(loss), size, random_state=step_loss.random_state)
         if result is not None:
             self._prepare_first_step(result)
@@ -222,8 +222,3 @@ class Teleported(FlatOptimizer):
 
     def __repr__(self) -> str:
         return f"Teleported({self.teleporter})\n{self.wrapped!r}"
-
-
-def _refused() -> Tensor:
-    """The loss of a standard closure, which nothing can be teleported on."""
-    raise TypeError(RIGHT_FORM)

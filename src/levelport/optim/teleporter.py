@@ -29,7 +29,7 @@ from levelport.objectives.parameters import Batches, Loss, ParametersObjective
 from levelport.objectives.structure import check_leaves
 from levelport.optim import defaults
 from levelport.optim.armijo import ArmijoSGD
-from levelport.optim.closures import StepLoss
+from levelport.optim.closures import RIGHT_FORM, StepLoss
 from levelport.optim.history import History
 from levelport.optim.newton_cg import NewtonCG
 from levelport.optim.schedules import Schedule
@@ -178,11 +178,11 @@ class Teleporter:
         return self.teleport_if_due(loss, value, math.nan)
 
     def teleport_if_due(
-        self, loss: Loss, value: float, gradient_norm: float, *, random_state: RandomState | None = None
+        self, loss: Loss | None, value: float, gradient_norm: float, *, random_state: RandomState | None = None
     ) -> TeleportResult | None:
         """The same for a caller who knows the loss and ‖∇f‖ at the parameters, and charges its steps itself.
 
-        ``value`` may be NaN where neither the schedule nor a move under watch asks for it.
+        ``value`` may be NaN where neither schedule nor watch asks for it, ``loss`` None for closures with a backward.
         """
         self.moved = False
         if self._distribute is None:
@@ -199,6 +199,8 @@ class Teleporter:
         if not due:
             return None
         target, other = (loss, None) if self.teleport_on is None else (self.teleport_on, loss)
+        if target is None:
+            raise TypeError(RIGHT_FORM)
         result = self._teleport(target, random_state, level=value, due=True, unused=other)
         if self.schedule.watches:
             self.history.teleported(result.cost.gradient_equivalents)
@@ -298,8 +300,8 @@ class Teleporter:
         return replace(move, result=result), Landing(point, landing.step)
 
     def _land(self, objective: Objective, before: Point, move: Move, goes_on: torch.optim.Optimizer | None) -> Landing:
-        included = self.first_step == "included"
-        return land(objective, before, move, goes_on) if included else Landing(move.lower or move.point)
+        takes = self.first_step == "included"
+        return land(objective, before, move, goes_on) if takes else Landing(move.lower or move.point)
 
     def metric_now(self) -> Tensor | None:
         """The weights of the metric as they stand, flat; None for the ordinary norm."""
@@ -319,17 +321,16 @@ class Teleporter:
 
     def _completed(self, result: TeleportResult, landing: Landing, spent: Cost) -> TeleportResult:
         """The result of the whole move, its first step included."""
-        cost = replace(spent, seconds=result.cost.seconds)
         if self.first_step != "included":
             return result
+        cost = replace(spent, seconds=result.cost.seconds)
         return replace(result, first_step=landing.step, value_after=landing.point.value, cost=cost)
 
     def _undo_if_risen(self, value: float) -> bool:
         """Take the last move back if the loss has risen above the level that it left."""
         watch = self._watch
         if watch is None or not watch.rises(value):
-            if watch is not None and watch.proved:
-                self._failures = 0
+            self._failures = 0 if watch is not None and watch.proved else self._failures
             return False
         watch.restore(self.optimizer, self.parameters())
         self._watch = None
@@ -390,8 +391,7 @@ class Teleporter:
         self.teleports, self.undone = state_dict["teleports"], state_dict["undone"]
         self._skip, self._failures = state_dict["skip"], state_dict["failures"]
         self._recent = Losses(state_dict["recent"])
-        watch = state_dict["watch"]
-        self._watch = None if watch is None else Watch.of(watch, self.optimizer)
+        self._watch = None if state_dict["watch"] is None else Watch.of(state_dict["watch"], self.optimizer)
         self.last_teleport = None
         self._solver = self.settings.begin()
         self._solver.load_state_dict(state_dict["solver"])

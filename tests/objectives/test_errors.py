@@ -125,7 +125,7 @@ def test_variables_that_cannot_be_moved(x: Any, words: list[str]) -> None:
         ({"target_alignment": "1"}, ["target_alignment"]),
         ({"callback": 3}, ["callback"]),
         ({"solver": "atuo"}, ["atuo", "'auto'"]),
-        ({"solver": "quantum"}, ["auto, sqp"]),
+        ({"solver": "quantum"}, ["auto, krylov, sqp"]),
         ({"solver": 3}, ["solver", "int"]),
         ({"solver": Auto}, ["solver", "Auto()"]),
     ],

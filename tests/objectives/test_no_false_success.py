@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from levelport import Never, ObjectiveError, Teleported, minimize, teleport
+from levelport import Every, Never, ObjectiveError, Teleported, minimize, teleport
 from levelport.objectives import ModuleObjective
 from levelport.objectives.parameters import ParametersObjective
 
@@ -46,7 +46,7 @@ def by_teleported(fun: Fun) -> object:
 
 def by_step(fun: Fun) -> object:
     x = parameter()
-    return Teleported(torch.optim.SGD([x], lr=0.1)).step(lambda: fun(x))
+    return Teleported(torch.optim.SGD([x], lr=0.1), schedule=Every(1)).step(lambda: fun(x))
 
 
 DOORS = [by_teleport, by_minimize, by_teleported, by_step]

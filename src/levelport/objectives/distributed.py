@@ -61,6 +61,7 @@ class DistributedObjective(Objective):
         self.dtype = local.dtype
         self.device = local.device
         self.deterministic = local.deterministic
+        self.cheap_products = getattr(local, "cheap_products", False)
         shape = torch.tensor([samples, local.dimension, local.dimension**2], dtype=torch.float64, device=self.device)
         total = self.sum(shape).tolist()
         self.samples = int(total[0])

@@ -53,29 +53,3 @@ def test_commands_exist(page: Path) -> None:
         assert words[1] in commands, line
         known = {option for parameter in commands[words[1]].params for option in parameter.opts}
         assert not [word for word in words[2:] if word.startswith("--") and word not in known], line
-
-
-def _costs(text: str, label: str) -> list[str]:
-    """All cells behind ``label`` at the start of a table's rows, one table after the other."""
-    rows = re.findall(rf"^\| {re.escape(label)} \| (.*) \|$", text, re.MULTILINE)
-    return ["-" if cell == "not reached" else cell for row in rows for cell in row.split(" | ")]
-
-
-@pytest.mark.parametrize(
-    ("in_readme", "in_results"),
-    [
-        ("gradient descent (GD) with Armijo line search", "GD-Armijo, c = ½"),
-        ("GD + published solver every 50 steps", "GD-Armijo, c = ½, published teleports"),
-        ("GD + certified teleports (`Auto`) every 50 steps", "GD-Armijo, c = ½, certified teleport every 50 steps"),
-        ("SciPy L-BFGS-B (ten pairs of vectors, its default)", "SciPy L-BFGS-B"),
-        ("SciPy L-BFGS-B, sixty pairs", "SciPy L-BFGS-B, 60 pairs"),
-        ("SciPy Newton-CG", "SciPy Newton-CG"),
-        ("`minimize` with its defaults", "levelport.minimize"),
-        ("control: the same without the climb", "the same without the climb"),
-    ],
-)
-def test_readme_quotes_the_results_as_they_are(in_readme: str, in_results: str) -> None:
-    quoted = _costs((ROOT / "README.md").read_text(encoding="utf-8"), in_readme)
-    measured = _costs((ROOT / "docs/results/attribution.md").read_text(encoding="utf-8"), in_results)
-    assert len(quoted) == 6
-    assert quoted == measured

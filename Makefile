@@ -10,7 +10,7 @@ CLIENTS ?= .venv-integrations
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit plain smoke lowest integrations sdist fuzz bench format clean
+.PHONY: help demo test lint types unit plain smoke lowest integrations sdist fuzz docs bench format clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -86,6 +86,11 @@ sdist: $(VENV)/.dev ## build the source distribution, unpack it, run tests of it
 smoke: $(VENV)/.dev ## every figure of the paper on tiny data
 	rm -rf build/smoke
 	$(BIN)/levelport reproduce all --tier smoke --jobs 2 --out build/smoke
+
+docs: $(VENV)/.dev ## the site in build/site: runs the gallery, then builds strictly
+	$(PIP) --editable '.[docs]'
+	$(BIN)/python scripts/build_gallery.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: $(VENV)/.dev ## solvers against SciPy and the published settings (minutes; not a test)
 	$(PIP) --editable '.[bench]'

@@ -2,8 +2,8 @@
 
     python scripts/draw_animation.py [FILE]      docs/pictures/teleport.gif unless said otherwise
 
-The plain run takes steps of half the longest stable length. The other one is carried along the level set first, and then
-takes one step of length 1/λ, which the teleport reports. Both are drawn against what they cost.
+The plain run takes steps of half the longest stable length. The other one is carried along the level set first, and
+then takes one step of length 1/λ, which the teleport reports. Both are drawn against what they cost.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def main() -> None:
         for line, cost, path in ((blue_gap, list(range(len(a))), a), (orange_gap, costs, b)):
             line.set_data(cost, [max(float(BOOTH(x)) - BOOTH.minimum, FLOOR) for x in path])
 
-    FuncAnimation(picture, draw, frames=STEPS + 1 + HOLD).save(out, writer=PillowWriter(fps=5))  # type: ignore[arg-type]
+    FuncAnimation(picture, draw, frames=STEPS + 1 + HOLD).save(out, writer=PillowWriter(fps=5))
     print(f"{out}: {out.stat().st_size / 1e3:.0f} kB")
 
 

@@ -1,8 +1,9 @@
 """Training a small network, with teleports and without.
 
-The same network from the same start: SGD with the best of its step sizes, the same with a teleport every 40 steps and with
-the default schedule, which teleports only while it pays, and Adam with the best of its step sizes. The loss is drawn
-against cost, not against steps: a teleport costs as much as some tens of gradients, which the others may spend on steps.
+The same network from the same start: SGD with the best of its step sizes, the same with a teleport every 40 steps and
+with the default schedule, which teleports only while it pays, and Adam with the best of its step sizes. The loss is
+drawn against cost, not against steps: a teleport costs as much as some tens of gradients, which others spend on steps.
+One seed of one network: a picture, no proof.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def train(optimizer: torch.optim.Optimizer, model: nn.Module, x: torch.Tensor, y
         optimizer.register_teleport_hook(lambda result: bills.append(result.cost.gradient_equivalents))
     else:  # the same loop for everybody: a wrapper that never teleports
         optimizer = levelport.Teleported(optimizer, levelport.Never())
-    costs, losses = [], []
+    costs: list[float] = []
+    losses: list[float] = []
     while len(losses) + sum(bills) < BUDGET:
         costs.append(len(losses) + sum(bills))
         loss = optimizer.step(lambda: nn.functional.cross_entropy(model(x), y))

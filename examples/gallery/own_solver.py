@@ -46,12 +46,14 @@ def main() -> Figure:
 
         start = torch.ones(d, dtype=torch.float64)
         for name, solver in (("darts", Darts()), ("auto", "auto")):
-            gains[name].append(levelport.teleport(quadratic, start, solver).gain)  # type: ignore[arg-type]
+            gains[name].append(levelport.teleport(quadratic, start, solver).gain)
     picture = Figure(figsize=(6, 4), layout="constrained")
     axes = picture.subplots()
     for name, values in gains.items():
         axes.plot(dimensions, values, marker="o", label=name)
-    axes.set(xscale="log", xlabel="dimension", ylabel="gain of the gradient norm", xticks=dimensions, xticklabels=dimensions)
+    axes.set(xscale="log", xlabel="dimension", ylabel="gain of the gradient norm")
+    axes.set_xticks(dimensions, labels=[str(d) for d in dimensions])
+    axes.minorticks_off()
     axes.legend()
     print("gains of 100 darts:", [round(gain, 2) for gain in gains["darts"]])
     return picture

@@ -35,7 +35,7 @@ def test_results_that_the_readme_states_in_comments() -> None:
     assert f"{result.gradient_norm_start:.2f}" == "20.12"  # type: ignore[attr-defined]
     assert f"{result.gradient_norm:.2f}" == "57.63"  # type: ignore[attr-defined]
     assert result.violation == 0.0  # type: ignore[attr-defined]
-    assert newton.tolist() == pytest.approx([1.0, 3.0], abs=1e-9)  # type: ignore[attr-defined]
+    assert newton.tolist() == pytest.approx([1.0, 3.0], abs=1e-3)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -36,7 +36,8 @@ def test_a_quadratic_is_solved_in_one_step(condition: float, rule: FixedStep | A
     assert landed.teleported
     assert landed.gradient_norm == pytest.approx(objective.largest_gradient_norm(x0), rel=1e-6)
     assert end.step == pytest.approx(1.0, rel=1e-6)  # 1/λ_max
-    assert end.value <= 1e-10 * gap
+    # The flattest direction hardly shows in the gradient: at condition 1e6 the ascent stops 1e-6 of the gap above it.
+    assert end.value <= (1e-6 if condition > 1e3 else 1e-10) * gap
     plain = minimize(objective, x0, FixedStep(1.0), schedule=Never(), max_iterations=1, gtol=0.0)
     assert plain.value > 1e-3 * gap
 

@@ -169,7 +169,11 @@ class Point(ABC):
     @property
     def normal(self) -> Tensor:
         """n = ∇f(x)/‖∇f(x)‖; the gradient must not vanish."""
-        return self.gradient / self.gradient_norm
+        limits = torch.finfo(self.gradient.dtype)
+        if limits.tiny <= self.gradient_norm <= limits.max:
+            return self.gradient / self.gradient_norm
+        scaled = self.gradient / self.gradient.abs().max()  # the norm itself is no number of this dtype
+        return scaled / float(norm(scaled))
 
     @property
     def hessian_normal(self) -> Tensor:

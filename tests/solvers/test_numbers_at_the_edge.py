@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from levelport import TeleportStatus, minimize, teleport
+from levelport import Auto, FunctionObjective, TeleportStatus, minimize, teleport
 from levelport.objective import norm
 from levelport.optim import Armijo, Polyak
 
@@ -52,6 +52,21 @@ def test_descent_with_squares_out_of_range(method: object, scale: float) -> None
     assert result.value <= 2.0 * scale
     if method == "newton-cg":
         assert result.success
+
+
+def test_a_norm_that_is_no_number_of_the_dtype() -> None:
+    """Every entry is a float32 and the norm is not: the unit normal is one all the same."""
+    point = FunctionObjective(lambda x: (3e38 * x).sum(), like=torch.zeros(4)).at(torch.zeros(4))
+    assert point.gradient_norm == pytest.approx(6e38, rel=1e-6)
+    torch.testing.assert_close(point.normal, torch.full((4,), 0.5))
+
+
+def test_a_landing_where_the_gradient_vanishes() -> None:
+    """Float32 cannot hold the slope of a saturated sigmoid; found by the fuzzer."""
+    x = torch.tensor([1.0, 6.901656943026876])
+    result = teleport(lambda x: torch.sigmoid(x - 1.0).sum(), x, Auto(explore=1), max_hvps=20)
+    assert result.value <= result.value_start
+    assert result.gradient_norm >= result.gradient_norm_start
 
 
 def test_a_step_below_the_smallest_number() -> None:

@@ -271,7 +271,7 @@ class LevelSetAscent:
         entry = self.point if converged else self._best
         self.landed = retract(self.problem, entry, self.frame.certificate.curvature)
         self.monitor.offer(self.landed)
-        if converged and self.landed is not self.point:
+        if converged and self.landed is not self.point and self.landed.finite and self.landed.gradient_norm > 0.0:
             # The product that is spent here is the one that the certificate of the point returned would take.
             self.status = None
             self._enter(self._frame(self.landed))

@@ -26,7 +26,7 @@ BOOTH = function_named("booth")
 BOTTOM = torch.tensor(BOOTH.minimisers[0], dtype=torch.float64)
 START = torch.tensor(BOOTH.start, dtype=torch.float64)
 STEP = 0.055  # λ_max = 18
-STEPS = 20
+STEPS = 28
 CARRIED = 10  # frames of the way along the level set
 HOLD = 12  # frames at the end, to look at
 FLOOR = 1e-12  # of the logarithmic axis

@@ -275,10 +275,10 @@ class Objective(ABC):
             if size <= 1e3 * eps * largest or size <= tiny * length:  # noise; or zero is the nearest number
                 return None
             back = self.at(point.x - length * direction).gradient - point.gradient
-            if float((forth + back).abs().max()) > 0.1 * size:
+            if not float((forth + back).abs().max()) <= 0.1 * size < math.inf:
                 return _DOUBT
             odd.append(0.5 * (forth - back))
-        if float((odd[0] - 4.0 * odd[1]).abs().max()) > 0.1 * float(odd[0].abs().max()):
+        if not float((odd[0] - 4.0 * odd[1]).abs().max()) <= 0.1 * float(odd[0].abs().max()):
             return _DOUBT
         raise ObjectiveError(
             "the second derivative is reported as zero, but the gradient changes in proportion to x: some operation "

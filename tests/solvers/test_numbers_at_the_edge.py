@@ -92,6 +92,12 @@ def test_an_inflection_is_a_doubt_and_no_error() -> None:
     assert "second derivative vanishes" in result.detail
 
 
+def test_a_probe_that_leaves_the_range_is_a_doubt_and_no_error() -> None:
+    """The function lives on lengths of 1e-150: a step of 1e-16 overflows. Found by the fuzzer."""
+    result = teleport(lambda x: ((x / 1e-150).sin() + (x / 1e-150) ** 4).sum(), tensor(0.0))
+    assert "second derivative vanishes" in result.detail
+
+
 def test_a_kink_is_a_doubt_and_no_error() -> None:
     result = teleport(lambda x: (x + 1e8 * x.relu() ** 2).sum(), tensor(0.0, 0.0))
     assert "second derivative vanishes" in result.detail

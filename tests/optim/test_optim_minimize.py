@@ -305,7 +305,11 @@ class TestSciPy:
                 options={"maxitre": 3, "maxiter": 2},
             )
 
-    @pytest.mark.parametrize("jac", [scipy.optimize.rosen_der, True, None, "2-point", "3-point"], ids=str)
+    @pytest.mark.parametrize(
+        "jac",
+        [scipy.optimize.rosen_der, True, None, "2-point", "3-point"],
+        ids=["callable", "True", "None", "2-point", "3-point"],
+    )
     def test_fewer_derivatives_are_enough_and_every_call_is_counted(self, jac: Any) -> None:
         calls = {"fun": 0, "jac": 0}
 

@@ -88,6 +88,13 @@ def test_refused_at_every_door(door: Callable[[Fun], object], fun: Fun, words: s
         door(fun)
 
 
+@pytest.mark.parametrize("start", [0.0, 1e-30])
+def test_a_cut_loss_of_tiny_variables(start: float) -> None:
+    """Steps of ordinary size overflow here, and tell nothing. Found by the fuzzer."""
+    with pytest.raises(ObjectiveError, match="no derivative reaches x"):
+        teleport(lambda x: (x.detach() / 1e-30 - 1.5).square().sum(), torch.tensor([start]))
+
+
 @pytest.mark.parametrize("door", [by_teleport, by_minimize, by_teleported])
 def test_reentrant_checkpointing_of_x(door: Callable[[Fun], object]) -> None:
     with pytest.raises(ObjectiveError, match="use_reentrant=False"), reentrant():

@@ -41,8 +41,8 @@ class Reach:
         if self.certain or not math.isfinite(value):
             return
         size = torch.finfo(x.dtype).eps ** 0.25 * (1.0 + x.abs())
-        small = torch.finfo(x.dtype).eps ** 0.25 * x.abs()
-        for step in (size, -size, small, -small):  # some of them may leave the domain of f
+        shorter = (torch.full_like(x, torch.finfo(x.dtype).tiny ** share) for share in (0.25, 0.5, 0.75))
+        for step in (size, -size, *shorter):  # some of them may leave the domain of f
             elsewhere = evaluate(torch.where(silent, x + step, x))
             # A parallel sum may change in its last bits by itself.
             if math.isfinite(elsewhere) and abs(elsewhere - value) > 1e2 * torch.finfo(x.dtype).eps * abs(value):

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from levelport import Auto, FunctionObjective, TeleportStatus, minimize, teleport
+from levelport import Auto, Every, FunctionObjective, Teleported, TeleportStatus, minimize, teleport
 from levelport.objective import norm
 from levelport.optim import Armijo, Polyak
+from levelport.problems.functions import rosenbrock
 
 
 def tensor(*entries: float) -> Tensor:
@@ -67,6 +68,15 @@ def test_a_landing_where_the_gradient_vanishes() -> None:
     result = teleport(lambda x: torch.sigmoid(x - 1.0).sum(), x, Auto(explore=1), max_hvps=20)
     assert result.value <= result.value_start
     assert result.gradient_norm >= result.gradient_norm_start
+
+
+def test_an_ascent_whose_first_product_overflows() -> None:
+    """Steep enough in float32 that some Hessian-vector product on the way is infinite. Found by the fuzzer."""
+    p = torch.nn.Parameter(torch.tensor([5.654858152240524e-05, 0.0]))
+    optimizer = Teleported(torch.optim.Adam([p], lr=0.01), Every(1), solver="auto", max_hvps=5)
+    for _ in range(3):
+        optimizer.step(lambda: 1e30 * rosenbrock(p / 1e-3 + 0.5))
+    assert bool(torch.isfinite(p).all())
 
 
 def test_a_step_below_the_smallest_number() -> None:

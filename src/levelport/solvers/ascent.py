@@ -80,6 +80,7 @@ class LevelSetAscent:
         self._step_length = math.nan
         self._failures = 0
         self._idle = 0
+        self._best = start
         self._enter(self._frame(start))
 
     @property

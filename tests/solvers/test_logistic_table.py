@@ -62,7 +62,7 @@ def test_generated_data_against_slsqp(seed: int) -> None:
     objective = synthetic(1e-3, seed)
     start = after_descent(objective, 50)
     level = objective.at(start).value
-    result = teleport(objective, start, max_hvps=34)
+    result = teleport(objective, start, max_hvps=32)
     assert result.cost.gradient_equivalents <= 150
     assert result.violation <= 1e-9 * level
     reached = slsqp(objective, start)

@@ -26,6 +26,9 @@ from levelport.solvers import Solver, TeleportResult, teleport
 FIGURE_1 = (("booth", (7.5, -4.0)), ("goldstein-price", (0.0, 0.0)))
 """Functions and starts of the paper's figure."""
 
+TOL = 1e-10
+"""Of the teleports by our solver: the gradient step after them has to be a Newton step to the eye."""
+
 _STYLES = ((BLUE, "dashed", "s"), (ORANGE, "solid", "o"), (GREEN, "-.", "^"))
 """Of the three journeys: gradient descent, the same after a teleport, Newton's method."""
 
@@ -105,6 +108,7 @@ def experiment(
             schedule=schedule,
             solver=solver,
             max_hvps=max_hvps,
+            tol=TOL,
             max_iterations=iterations,
             callback=visit,
         )
@@ -116,7 +120,7 @@ def experiment(
         travel(f"Newton, step {newton_step:g}", ExactNewton(newton_step), Never(), newton_iterations),
     )
     trails = Trails()  # of the same teleport once more, this time with its iterates
-    result = teleport(function, x0, solver, max_hvps=max_hvps, callback=trails)
+    result = teleport(function, x0, solver, max_hvps=max_hvps, tol=TOL, callback=trails)
     return PlaneExperiment(function, start, journeys, trails, result)
 
 

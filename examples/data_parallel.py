@@ -51,6 +51,7 @@ def main() -> None:
     theirs = mine.clone()
     dist.broadcast(theirs, src=0)
     print(f"rank {rank}: {'the same' if torch.equal(mine, theirs) else 'another'} point as rank 0", flush=True)
+    dist.barrier()
     dist.destroy_process_group()
 
 

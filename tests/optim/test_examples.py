@@ -25,13 +25,17 @@ TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 )
 def test_example(script: str, promises: list[str]) -> None:
     launcher = TORCHRUN if script == "data_parallel.py" else []
-    finished = subprocess.run(
-        [sys.executable, *launcher, str(EXAMPLES / script)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    for _ in range(3):
+        finished = subprocess.run(
+            [sys.executable, *launcher, str(EXAMPLES / script)],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        # Now and then torch's own threads abort a process that is shutting down, when all work is done.
+        if "terminate called without an active exception" not in finished.stderr:
+            break
     assert finished.returncode == 0, finished.stderr
     for promise in promises:
         assert promise in finished.stdout

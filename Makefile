@@ -64,7 +64,8 @@ lowest: ## the suite with the lowest versions that pyproject.toml allows
 	$(LOWEST)/bin/pip --disable-pip-version-check install --quiet --constraint build/lowest.txt torch \
 		--extra-index-url https://download.pytorch.org/whl/cpu
 	$(LOWEST)/bin/pip --disable-pip-version-check install --quiet --constraint build/lowest.txt --editable '.[test]'
-	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -W default::DeprecationWarning -W default::ResourceWarning
+	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -W default::DeprecationWarning \
+		-W default::FutureWarning -W default::ResourceWarning
 
 # The frameworks warn of each other's deprecations: no error here.
 integrations: ## the matrix of frameworks, in an environment of its own (minutes; not part of the test)

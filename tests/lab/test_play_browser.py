@@ -10,7 +10,6 @@ import base64
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -37,12 +36,16 @@ def url() -> Iterator[str]:
     arguments = [sys.executable, "-m", "levelport", "play", "--port", "0", "--no-browser"]
     environment = os.environ | {"COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
     server = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment)
-    assert server.stdout is not None
-    line = server.stdout.readline()
-    assert line.startswith("levelport play: http://localhost:"), line
-    yield line.split()[2]
-    server.send_signal(signal.SIGINT)
-    said, _ = server.communicate(timeout=PATIENCE)
+    with server:
+        try:
+            assert server.stdout is not None
+            line = server.stdout.readline()
+            assert line.startswith("levelport play: http://localhost:"), line
+            yield line.split()[2]
+            server.terminate()
+            said, _ = server.communicate(timeout=PATIENCE)
+        finally:
+            server.kill()
     assert said.strip() == "The page is closed."
     assert server.returncode == 0
 

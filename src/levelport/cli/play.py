@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Annotated
 
 import typer
@@ -39,6 +40,8 @@ def play(
     server.start()
     if not no_browser:
         server.io_loop.add_callback(typer.launch, url)
+    # Ctrl-C, and the end of a service; a shell script starts its background jobs deaf to the former.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with trouble_in_words():
         try:
             server.io_loop.start()

@@ -13,7 +13,15 @@ from torch import nn
 from levelport import FunctionObjective, ModuleObjective, Teleported, Teleporter, TeleportStatus, teleport
 from levelport.objectives import GradientDifferences
 from levelport.optim import Every
-from levelport.symmetries import Balance, LinearGroup, NullSpace, RandomBasis, Rescaling, SymmetrySolver
+from levelport.symmetries import (
+    ActivationGroup,
+    Balance,
+    LinearGroup,
+    NullSpace,
+    RandomBasis,
+    Rescaling,
+    SymmetrySolver,
+)
 
 torch.manual_seed(0)
 
@@ -35,10 +43,11 @@ def everyone(module: nn.Module) -> list[SymmetrySolver]:
         LinearGroup(module),
         LinearGroup(module, goal="decrease"),
         NullSpace(module, steps=3),
+        ActivationGroup(module, rise=0.05, steps=3),  # 20 samples meet a layer of 8 units
     ]
 
 
-@pytest.mark.parametrize("number", range(7))
+@pytest.mark.parametrize("number", range(8))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_the_verb_checks_every_move(number: int, dtype: torch.dtype) -> None:
     module, _, _, objective = pieces(dtype)
@@ -63,7 +72,7 @@ def test_the_bill_of_the_closed_form() -> None:
     assert (cost.values, cost.gradients, cost.hvps) == (1, 2, 2)
 
 
-@pytest.mark.parametrize("number", range(7))
+@pytest.mark.parametrize("number", range(8))
 def test_the_radius_binds(number: int) -> None:
     module, _, _, objective = pieces()
     x = objective.initial_point()
@@ -71,7 +80,7 @@ def test_the_radius_binds(number: int) -> None:
     assert 0.0 < float((result.x - x).norm()) <= 0.3
 
 
-@pytest.mark.parametrize("number", range(7))
+@pytest.mark.parametrize("number", range(8))
 def test_optimizers_take_them(number: int) -> None:
     module, x, y, objective = pieces(torch.float32)
     expected = teleport(objective, objective.initial_point(), everyone(module)[number], max_hvps=12)
@@ -131,6 +140,7 @@ def test_strangers_are_refused_by_a_sentence() -> None:
         (lambda: RandomBasis(module, spread=1.0), "spread must lie between"),
         (lambda: NullSpace(module, tau=-1.0), "tau must"),
         (lambda: NullSpace(module, reach=float("inf")), "reach must be finite"),
+        (lambda: ActivationGroup(module, reach=1.0), "reach must"),
     ]:
         with pytest.raises(ValueError, match=words):
             make()
@@ -140,13 +150,15 @@ def test_each_says_on_what_it_is_exact() -> None:
     module, *_ = pieces()
     said = {type(s).__name__: s.exact_on for s in everyone(module)}
     assert said.pop("NullSpace") == "these inputs"
+    assert said.pop("ActivationGroup") == "approximately"
+    assert ActivationGroup(module).exact_on == "these inputs"
     assert set(said.values()) == {"all inputs"}
     assert NullSpace(module, tau=1e-3).exact_on == "approximately"
 
 
 def test_one_product_buys_nothing_but_the_certificate() -> None:
     module, _, _, objective = pieces()
-    for solver in itertools.islice(everyone(module), 7):
+    for solver in itertools.islice(everyone(module), 8):
         result = teleport(objective, objective.initial_point(), solver, max_hvps=1)
         assert result.status is TeleportStatus.BUDGET_SPENT
         assert torch.equal(result.x, objective.initial_point())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from levelport import ModuleObjective, teleport
 from levelport.solvers.contract import TeleportProblem
 from levelport.symmetries import Balance, LinearGroup, NullSpace, RandomBasis, Rescaling
+from levelport.symmetries.activation_group import _Chart
 from levelport.symmetries.decrease import ascend_decrease
 from levelport.symmetries.null_space import null_basis
 from levelport.symmetries.scales import ScaleGroup
@@ -183,6 +185,38 @@ def test_a_tolerance_makes_room_and_the_rise_is_kept() -> None:
     result = teleport(objective, objective.initial_point(), NullSpace(module, tau=0.05, rise=0.01))
     assert result.gain > 1.02
     assert result.value <= 1.01 * result.value_start
+
+
+def test_the_group_around_an_activation_is_the_published_formula_once_samples_fill_the_layer() -> None:
+    """U σ(Z) σ(GZ)⁺ by NumPy's pseudo-inverse, for a T of our own; with fewer samples G = I stays the identity."""
+    module, objective = network(3, 4, 2, samples=40)
+    chart = _Chart.of(module, start_of(objective))
+    W, b, U, c = (p.detach().numpy() for p in module.parameters())
+    rng = np.random.default_rng(0)
+    T = 0.2 * rng.standard_normal((4, 4))
+    Z = W @ objective.inputs.numpy().T + b[:, None]
+    G = np.eye(4) + T
+    expected = [G @ W, G @ b, U @ np.maximum(Z, 0) @ np.linalg.pinv(np.maximum(G @ Z, 0)), c]
+    moved = chart.moved(torch.tensor(T).reshape(-1))
+    assert np.allclose(moved.numpy(), np.concatenate([part.ravel() for part in expected]), atol=1e-12)
+    module, objective = network(3, 12, 2, samples=5)
+    problem = start_of(objective)
+    chart = _Chart.of(module, problem)
+    assert torch.equal(chart.moved(chart.zero), problem.start.x)
+
+
+def test_the_slope_of_the_ascent_around_an_activation_against_differences() -> None:
+    module, objective = network(3, 6, 5, 2, samples=4)
+    problem = start_of(objective)
+    chart = _Chart.of(module, problem)
+    torch.manual_seed(2)
+    T, D = (0.1 * torch.randn_like(chart.zero) for _ in range(2))
+    point = objective.at(chart.moved(T), curvature=True)
+    with torch.enable_grad():
+        leaf = T.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(torch.dot(chart.moved(leaf), point.hessian_normal), leaf)
+    there, back = (objective.at(chart.moved(T + h * D)).gradient_norm for h in (1e-6, -1e-6))
+    assert float(torch.dot(slope, D)) == pytest.approx((there - back) / 2e-6, rel=1e-5)
 
 
 def test_random_bases_draw_anew_and_repeat_with_the_seed() -> None:

@@ -7,9 +7,10 @@ import math
 import pytest
 import torch
 
-from levelport.lab.bench import families_page
+from levelport.lab.bench import families_page, families_tables
 from levelport.lab.bench.families import FAMILIES, FamilyMoveSpec, Place
-from levelport.lab.bench.families_training import NONE, FamilyTrainingSpec, Training
+from levelport.lab.bench.families_loop import DefaultTraining, Optimizer, Training
+from levelport.lab.bench.families_training import NONE, FamilyTrainingSpec, Schedule
 from levelport.lab.engine.spec import Run, RunSpec
 from levelport.lab.engine.store import TaskResult
 
@@ -23,15 +24,27 @@ def stored(spec: RunSpec, runs: list[Run]) -> TaskResult:
 
 
 def test_moves_are_charged_as_they_are_described() -> None:
-    runs = FamilyMoveSpec(SMALL, 0, 0).run()
-    facts = {name: run.facts for name, run in zip(FAMILIES, runs, strict=True)}
+    spec = FamilyMoveSpec(SMALL, 0, 0, tuple(name for name in FAMILIES if SMALL.welcomes(name)))
+    runs = spec.run()
+    facts = {name: run.facts for name, run in zip(spec.families, runs, strict=True)}
     assert facts["rescaling 2"]["gradient_equivalents"] == 1.0
     assert facts["rescaling 2"]["change"] == 0.0
     assert facts["balance"]["gradient_equivalents"] == facts["random basis 0.9"]["gradient_equivalents"] == 0.0
     assert facts["random direction"]["length"] == pytest.approx(facts["rescaling 2"]["length"])
     assert facts["rescaling 2, decrease"]["predicted_gain"] >= 1.0
-    table = families_page.moves([stored(FamilyMoveSpec(SMALL, 0, 0), runs)])
-    assert set(table["family"]) == set(FAMILIES)
+    table = families_tables.moves([stored(spec, runs)])
+    assert set(FAMILIES) - set(table["family"]) == {"linear group 2", "linear group 2, decrease"}
+    assert facts["rescaling 2"]["step_at_random"] == pytest.approx(facts["random direction"]["step"])
+
+
+def test_the_linear_group_has_its_place_in_linear_networks() -> None:
+    linear = Place("mlp-linear-6-6/blood")
+    spec = FamilyMoveSpec(linear, 0, 0, ("linear group 2", "linear group 2, decrease"))
+    gradient, decrease = (run.facts for run in spec.run())
+    assert gradient["gradient_equivalents"] == 1.0
+    assert gradient["gain"] > 1.0
+    assert decrease["predicted_gain"] > 1.0
+    assert max(abs(gradient["change"]), abs(decrease["change"])) < 1e-13
 
 
 def test_optimizers_are_those_of_torch() -> None:
@@ -56,19 +69,62 @@ def test_optimizers_are_those_of_torch() -> None:
 def test_an_arm_tunes_on_some_seeds_and_is_judged_on_others(batch: int | None) -> None:
     arms = []
     for family in (NONE, "rescaling 2", "random direction"):
-        spec = FamilyTrainingSpec(SMALL, "SGD", family, "every", batch, 6.0, (0,), (100, 101), (0.1, 0.3, 1.0))
+        spec = FamilyTrainingSpec(SMALL, "SGD", family, "ours", batch, 6.0, (0,), (100, 101), (-2, -1))
         runs = spec.run()
         fresh = [run for run in runs if run.facts["fresh"]]
-        assert len(runs) == 5
+        tried = {run.setting for run in runs}
+        assert len(runs) == 2 + len(tried)
+        assert not fresh[0].facts["interior"] or min(tried) < fresh[0].setting < max(tried)
         assert [run.facts["seed"] for run in fresh] == [100.0, 101.0]
         assert all(run.curves["gradient_equivalents"].max() <= 6.0 for run in fresh)
         arms.append(stored(spec, runs))
-    table = families_page.training(arms)
+    table = families_tables.training(arms)
     assert (table[table["family"] == NONE]["ratio"] == 1.0).all()
     assert all(math.isfinite(ratio) for ratio in table["ratio"])
-    text = families_page.page(families_page.moves([]), table, "a test")
-    assert "random direction" in text
+    text = families_page.page(families_tables.moves([]), table, "a test", families_tables.seconds(arms))
+    assert "random direction (ours)" in text
+    assert len(families_tables.paid(table)) == 2
     assert families_page.picture(table).axes
+
+
+def test_schedules_are_what_the_page_says() -> None:
+    def steps(family: str, schedule: Schedule, batch: int | None = None) -> list[int]:
+        spec = FamilyTrainingSpec(SMALL, "SGD", family, schedule, batch, 1.0, (0,), (1,), (0,))
+        moved: list[int] = []
+        for step in range(120):
+            if spec.due(step, step % 7 == 0, len(moved)):
+                moved.append(step)
+        return moved
+
+    assert steps("rescaling 2", "ours") == [0, 20, 40, 60, 80]
+    assert steps("rescaling 2", "ours", 64) == [0, 7, 14, 21, 28]
+    assert steps("random basis 0.9", "authors") == [0]
+    assert steps("activation group", "authors") == list(range(8))
+    assert steps("level set, published", "authors") == [5, 55, 105]
+    assert steps("balance, one sweep", "authors") == list(range(120))
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "momentum"])
+def test_the_default_arm_is_the_plain_optimizer_before_its_first_teleport(optimizer: Optimizer) -> None:
+    objective, x, _ = SMALL.build(0)
+    plain = Training(objective, x, optimizer, 0.3, 100.0)
+    wrapped = DefaultTraining(objective, x, optimizer, 0.3, 100.0)
+    while wrapped.cost < 30.0:
+        plain.step(objective, 1.0)
+        wrapped.step(objective, 1.0)
+    assert wrapped.moves == 0
+    assert wrapped.cost == plain.cost
+    assert torch.allclose(plain.x, wrapped.x, atol=1e-12)
+
+
+def test_the_default_arm_of_line_searches_is_minimize() -> None:
+    objective, x, _ = SMALL.build(0)
+    training = DefaultTraining(objective, x, "GD-Armijo", 1.0, 40.0)
+    training.step(objective, 1.0)
+    assert not training.goes_on
+    assert training.moves > 0
+    assert max(training.curves["gradient_equivalents"]) <= 40.0
+    assert training.curves["value"][-1] == objective.at(training.kept).value
 
 
 def test_line_searches_pay_for_a_forward_pass_once() -> None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from levelport import ModuleObjective, teleport
 from levelport.solvers.contract import TeleportProblem
 from levelport.symmetries import (
+    ActivationGroup,
     Balance,
     LinearGroup,
     NullSpace,
@@ -131,6 +132,55 @@ def test_null_space_moves_are_exact_on_the_samples_and_on_no_others() -> None:
     others = torch.randn(7, 5).double()
     change = objective.predict(result.x, others) - objective.predict(objective.initial_point(), others)
     assert float(change.abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    "activation", [nn.ReLU(), nn.Tanh(), nn.SiLU(), nn.LeakyReLU(0.1)], ids=lambda a: type(a).__name__
+)
+def test_the_group_around_an_activation_is_exact_on_few_samples_and_on_no_others(
+    activation: nn.Module, dtype: torch.dtype
+) -> None:
+    for seed in range(5):
+        torch.manual_seed(seed)
+        module = nn.Sequential(nn.Linear(5, 40), activation, nn.Linear(40, 30, bias=seed % 2 == 0), activation)
+        module = module.append(nn.Linear(30, 2)).to(dtype)
+        inputs, targets = torch.randn(15, 5, dtype=dtype), torch.randn(15, 2, dtype=dtype)
+        objective = ModuleObjective(module, F.mse_loss, inputs, targets)
+        result = teleport(objective, objective.initial_point(), ActivationGroup(module))
+        assert abs(result.value / result.value_start - 1.0) <= TOLERANCE[dtype]
+        assert result.gain > 1.2
+        others = torch.randn(7, 5, dtype=dtype)
+        change = objective.predict(result.x, others) - objective.predict(objective.initial_point(), others)
+        assert float(change.abs().max()) > 1e-3
+
+
+def test_with_more_samples_than_units_the_group_around_an_activation_needs_leave_to_raise_f() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2)).double()
+    objective = ModuleObjective(module, F.mse_loss, torch.randn(60, 5).double(), torch.randn(60, 2).double())
+    allowed = teleport(objective, objective.initial_point(), ActivationGroup(module, rise=0.05))
+    assert allowed.gain > 1.05
+    assert allowed.value <= 1.05 * allowed.value_start
+    exact = teleport(objective, objective.initial_point(), ActivationGroup(module))
+    assert exact.value <= exact.value_start * (1.0 + 1e-13)
+
+
+def test_the_group_around_an_activation_refuses_by_name() -> None:
+    bad: list[tuple[nn.Module, str]] = [
+        (nn.Linear(2, 2), "not a Linear"),
+        (nn.Sequential(nn.Linear(2, 3), nn.Dropout(0.5), nn.Linear(3, 1)), r"layer '1' \(Dropout\)"),
+        (nn.Sequential(nn.Linear(2, 3), nn.Tanh()), "1 Linear layer"),
+        (nn.Sequential(nn.Tanh(), nn.Linear(2, 3), nn.Linear(3, 1)), "layer '0' stands before"),
+    ]
+    frozen = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))
+    frozen[2].requires_grad_(False)
+    tied = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
+    tied[2].weight = tied[0].weight
+    bad += [(frozen, "layer '2' is frozen"), (tied, "share one weight")]
+    for module, words in bad:
+        with pytest.raises(UnsupportedModuleError, match=words):
+            ActivationGroup(module)
 
 
 def test_refusals_name_the_layer() -> None:

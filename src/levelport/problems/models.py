@@ -2,7 +2,7 @@
 
     logreg                   linear with intercept; logistic loss for two classes, softmax for more
     linreg                   linear with intercept; squared loss
-    mlp-relu-100-100         fully connected, any hidden sizes, biases; also ``softplus``
+    mlp-relu-100-100         fully connected, any hidden sizes, biases; also ``softplus``, and ``linear`` for none
 
 Networks take the loss that fits the data. Every layer, the linear models included, starts as ``nn.Linear`` does,
 with weights and biases uniform on ±1/√fan_in: this is what PyTorch calls Kaiming initialisation
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from levelport.checks import UnknownNameError, unknown_name
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "softplus": nn.Softplus}
+ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "softplus": nn.Softplus, "linear": nn.Identity}
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ Every family says on what it is exact (``exact_on``) and refuses a module that i
 names the layer. A move is checked like every teleport: f and the gradient are evaluated where it ends.
 """
 
+from levelport.symmetries.activation_group import ActivationGroup
 from levelport.symmetries.balance import Balance
 from levelport.symmetries.chain import Chain, UnsupportedModuleError, chain_of
 from levelport.symmetries.linear_group import LinearGroup
@@ -13,6 +14,7 @@ from levelport.symmetries.random_basis import RandomBasis
 from levelport.symmetries.rescaling import Rescaling
 
 __all__ = [
+    "ActivationGroup",
     "Balance",
     "Chain",
     "LinearGroup",

@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from levelport import checks
 from levelport.objective import Objective, Point, norm
 from levelport.objectives.distributed import DistributedObjective
-from levelport.solvers.certificate import Certificate
 from levelport.solvers.contract import Monitor, Outcome, TeleportProblem
 from levelport.solvers.result import TeleportStatus
+from levelport.symmetries.ascent import ascend_gradient
 from levelport.symmetries.binding import places
 from levelport.symmetries.chain import UnsupportedModuleError
 from levelport.symmetries.move import Exactness, SymmetrySolver
@@ -100,7 +100,7 @@ class NullSpace(SymmetrySolver):
             )
         layers = self._layers()
         where = places(objective, [(f"{name}.weight", layer.weight) for name, layer in layers.items()], "NullSpace")
-        seen = _inputs_of(layers, objective, problem.start.x)
+        seen = inputs_of(layers, objective, problem.start.x)
         parts: list[tuple[slice, slice | None, tuple[int, int], Tensor]] = []
         for name, layer in layers.items():
             if name not in seen:
@@ -134,38 +134,22 @@ class NullSpace(SymmetrySolver):
 
     def ascend(self, problem: TeleportProblem, monitor: Monitor) -> tuple[Point, TeleportStatus]:
         """Projected ascent of log ‖∇f‖ in the null space and the ball."""
-        start, point = problem.start, problem.start
+        start = problem.start
         radius = self.reach * float(norm(start.x))
         radius = radius if problem.radius is None else min(radius, 0.999 * problem.radius)
         if radius == 0.0:
             return start, TeleportStatus.STALLED
-        project, step = self.projector(problem), 0.1 * radius
-        for _ in range(self.steps):
-            # One product for this step and one for the certificate of the point returned; the start's is known.
-            if (stop := monitor.should_stop(hvps_needed=1 if point.knows_hessian_normal else 2)) is not None:
-                return point, stop
-            monitor.record(point, certificate := Certificate.at(point), step)
-            if problem.meets_target(point, certificate):
-                return point, TeleportStatus.TARGET_REACHED
-            direction = project(point.hessian_normal)
-            size = float(norm(direction))
-            if not size > problem.tol * float(norm(point.hessian_normal)):
-                return point, TeleportStatus.STALLED
-            trial: Point | None = None
-            for _ in range(8):
-                away = point.x + (step / size) * direction - start.x
-                away = away * min(1.0, radius / float(norm(away)))
-                trial = problem.objective.at(start.x + away, curvature=True)
-                if problem.feasible(trial.value) and monitor.offer(trial):
-                    break
-                trial, step = None, 0.25 * step
-            if trial is None:
-                return point, TeleportStatus.STALLED
-            small = trial.gradient_norm < 1.01 * point.gradient_norm
-            point, step = trial, min(2.0 * step, radius)
-            if small and float(norm(point.x - start.x)) >= 0.99 * radius:
-                return point, TeleportStatus.TRUST_RADIUS
-        return point, TeleportStatus.BUDGET_SPENT
+        project = self.projector(problem)
+        return ascend_gradient(
+            problem,
+            monitor,
+            chart=lambda away: start.x + away,
+            pull=lambda _, v: project(v),
+            length=lambda away: float(norm(away)),
+            coordinates=torch.zeros_like(start.x),
+            reach=radius,
+            steps=self.steps,
+        )
 
 
 def null_basis(data: Tensor, tau: float) -> Tensor:
@@ -181,7 +165,7 @@ def null_basis(data: Tensor, tau: float) -> Tensor:
     return right[rank:].T
 
 
-def _inputs_of(layers: dict[str, nn.Linear], objective: Objective, x: Tensor) -> dict[str, list[Tensor]]:
+def inputs_of(layers: dict[str, nn.Linear], objective: Objective, x: Tensor) -> dict[str, list[Tensor]]:
     """What every layer receives during one evaluation of f at ``x``, a row per sample."""
     seen: dict[str, list[Tensor]] = {}
 

@@ -2,229 +2,289 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
+from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
-from levelport.lab.bench.families import FAMILIES, MOST_HVPS, FamilyMoveSpec
-from levelport.lab.bench.families_training import DIVERGED, MOVES, NONE, PERIOD, FamilyTrainingSpec
-from levelport.lab.engine.store import TaskResult
-from levelport.lab.pictures import BLUE, GREY, ORANGE, new_figure
-
-SURE = 0.9
-"""The share of fresh runs that an arm has to win before the page says that it pays."""
+from levelport.lab.bench.families import FAMILIES, MOST_HVPS
+from levelport.lab.bench.families_tables import SURE, paid
+from levelport.lab.bench.families_training import ARMS, MOVES
+from levelport.lab.pictures import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, legend_below, new_figure
 
 
-def _of(results: Iterable[TaskResult], spec: type[FamilyMoveSpec] | type[FamilyTrainingSpec]) -> list[TaskResult]:
-    wanted = (spec.kind, spec.revision)
-    return [r for r in results if (r.spec["kind"], r.spec["revision"]) == wanted and not r.failed]
-
-
-def moves(results: Iterable[TaskResult]) -> pd.DataFrame:
-    """A row per move."""
-    rows = [
-        {
-            "place": result.spec["place"]["network"],
-            "seed": result.spec["seed"],
-            "steps": result.spec["steps"],
-            "family": result.spec["families"][int(run.setting)],
-            **run.facts,
-        }
-        for result in _of(results, FamilyMoveSpec)
-        for run in result.runs
-    ]
-    return pd.DataFrame(rows).sort_values(["place", "steps", "seed"], ignore_index=True) if rows else pd.DataFrame()
-
-
-def training(results: Iterable[TaskResult]) -> pd.DataFrame:
-    """A row per fresh run, with the loss of the same optimizer alone at equal cost and at equal processor time."""
-    arms = _of(results, FamilyTrainingSpec)
-    alone = {_where(arm.spec): arm for arm in arms if arm.spec["family"] == NONE}
-    rows = []
-    for arm in arms:
-        plain = alone.get(_where(arm.spec))
-        if plain is None:
-            continue
-        baseline = {run.facts["seed"]: run for run in plain.runs if run.facts["fresh"]}
-        for run in (run for run in arm.runs if run.facts["fresh"]):
-            other = baseline[run.facts["seed"]]
-            seconds = min(run.facts["seconds"], other.facts["seconds"])
-            rows.append(
-                {
-                    "place": arm.spec["place"]["network"],
-                    "batch": arm.spec["batch"] or 0,
-                    "optimizer": arm.spec["optimizer"],
-                    "family": arm.spec["family"],
-                    "schedule": arm.spec["schedule"],
-                    "seed": int(run.facts["seed"]),
-                    "step_size": run.setting,
-                    "interior": run.facts["interior"],
-                    "loss": run.final_value,
-                    "alone": other.final_value,
-                    "ratio": _ratio(run.final_value, other.final_value),
-                    "ratio_at_equal_seconds": _ratio(_at(run.curves, seconds), _at(other.curves, seconds)),
-                    "test_accuracy": run.facts["test_accuracy"],
-                    "test_accuracy_alone": other.facts["test_accuracy"],
-                    "seconds": run.facts["seconds"],
-                    "budget": arm.spec["max_cost"],
-                }
-            )
-    order = ["place", "batch", "optimizer", "schedule", "family", "seed"]
-    return pd.DataFrame(rows).sort_values(order, ignore_index=True) if rows else pd.DataFrame()
-
-
-def _where(spec: dict[str, Any]) -> tuple[Any, ...]:
-    place = spec["place"]
-    return (place["network"], place["samples"], spec["optimizer"], spec["batch"], spec["max_cost"], *spec["fresh"])
-
-
-def _ratio(ours: float, theirs: float) -> float:
-    if ours >= DIVERGED:
-        return math.inf if theirs < DIVERGED else 1.0
-    return ours / theirs
-
-
-def _at(curves: dict[str, Any], seconds: float) -> float:
-    index = int(np.searchsorted(curves["seconds"], seconds, side="right"))
-    return float(curves["value"][max(index - 1, 0)])
-
-
-def page(one: pd.DataFrame, trained: pd.DataFrame, environment: str) -> str:
+def page(one: pd.DataFrame, trained: pd.DataFrame, environment: str, took: float) -> str:
     """The whole page in Markdown."""
-    parts = [_HEAD, _rests_on(one, trained)]
-    if not one.empty:
-        parts += ["## One move\n", _MOVES, _moves_table(one)]
+    parts = ["# The families of teleportation, head to head\n"]
     if not trained.empty:
-        parts += ["## Training at equal cost\n", _words(trained), "![ratios](families.png)\n", _training_table(trained)]
-        parts += ["## Which family when\n", *_findings(trained), ""]
-    parts.append(f"Measured with {environment}.\n")
+        parts += [_three_sentences(trained), "## Which family when\n", _WHEN, _when(one, trained), _verdicts(trained)]
+    if not one.empty:
+        parts += ["## One move\n", _MOVES, *_moves_tables(one)]
+    if not trained.empty:
+        parts += ["## Training at equal cost\n", _words(trained), "![ratios](families.png)\n", *_losses(trained)]
+        parts += ["## Test accuracy\n", _ACCURACY, _accuracy(trained)]
+    parts += ["## How this page came about\n", _origin(one, trained, took, environment)]
     return "\n".join(parts)
 
 
-_HEAD = """# The families of teleportation, head to head
-
-Written by `levelport bench families --report docs/results`; single runs are in `families-moves.csv` and
-`families-training.csv`. What the families are and on what each is exact is told in [symmetries](../symmetries.md).
+_WHEN = f"""*Cost* of one move in gradient equivalents, and *step*, the best decrease of the next gradient step relative
+to that without the move, at the start → after 50 steps (medians, ReLU networks; the linear group on linear ones).
+*Lower*: fresh training runs that ended with a lower loss than the same optimizer alone at equal cost. *Paid for*: the
+combinations of network, batch and optimizer in which that was so in at least {SURE:.0%} of the fresh runs, with all
+step sizes inside their grids and a lower median than moves in a random direction.
 """
 
 
-def _rests_on(one: pd.DataFrame, trained: pd.DataFrame) -> str:
-    """How much was run, so that nobody takes the quick tier for the study."""
-    places = sorted({*(one["place"] if not one.empty else ()), *(trained["place"] if not trained.empty else ())})
-    moved = 0 if one.empty else len(one.groupby(["place", "seed", "steps"]))
-    fresh = 0 if trained.empty else trained["seed"].nunique()
-    mnist = any("mnist" in place for place in places)
-    said = f"This page rests on {', '.join(places)}: {moved} points to move from, {fresh} fresh seeds of training."
-    if not mnist:
-        said += (
-            "\n**It is the quick tier**: full batches and small data alone. What mini-batches, MNIST and more seeds"
-            "\nshow is the full tier's to say (`levelport bench families --tier full`), which has not been run yet."
+def _name(family: Any, schedule: Any) -> str:
+    return f"{family} ({schedule})"
+
+
+def _combination(row: Any) -> str:
+    return f"{row.optimizer}, {row.kind}, {_size(row.batch)}"
+
+
+def _size(batch: Any) -> str:
+    return "full batch" if batch == 0 else f"batches of {batch}"
+
+
+def _three_sentences(trained: pd.DataFrame) -> str:
+    """What everybody wants to know first."""
+    arms = paid(trained)
+    moved, control = (arms[(arms["family"] == "random direction") == flag] for flag in (False, True))
+    winners = moved[moved["won"] & moved["inside"]]
+    combinations = len(arms.groupby(["kind", "batch", "optimizer"]))
+    who = "; ".join(f"{_name(r.family, r.schedule)} for {_combination(r)}" for r in winners.itertuples())
+    verdict = (
+        f"By the rule fixed beforehand a family paid in {len(winners)} of {len(moved)} comparisons: {who}."
+        if len(winners)
+        else f"By the rule fixed beforehand no family paid, in none of {len(moved)} comparisons over {combinations} "
+        "combinations of network, batch and optimizer."
+    )
+    best = moved.sort_values("ratio").iloc[0]
+    return (
+        f"{int(moved['lower'].sum())} of {int(moved['runs'].sum())} fresh training runs with moves ended with a lower "
+        f"loss than the same optimizer alone at equal cost, and {int(control['lower'].sum())} of "
+        f"{int(control['runs'].sum())} runs with moves in a random direction did.\n{verdict}\n"
+        f"The best median was {best['ratio']:.3g} of the loss without moves, by "
+        f"{_name(best['family'], best['schedule'])} with {_combination(best)}, lower in "
+        f"{best['lower']} of {best['runs']} runs; half of all arms ended above "
+        f"{moved['ratio'].median():.3g}.\n"
+    )
+
+
+def _when(one: pd.DataFrame, trained: pd.DataFrame) -> str:
+    arms = paid(trained)
+    lines = [
+        "| family (schedule) | exact on | cost | step | lower | paid for |",
+        "| --- | --- |" + " ---: |" * 3 + " --- |",
+    ]
+    for family, schedule in ARMS:
+        rows = arms[(arms["family"] == family) & (arms["schedule"] == schedule)]
+        if rows.empty:
+            continue
+        won, edge = rows[rows["won"] & rows["inside"]], rows[rows["won"] & ~rows["inside"]]
+        pays = "; ".join(_combination(row) for row in won.itertuples()) or "nothing"
+        if len(edge):
+            pays += (
+                f" (undecided, a step size at the edge: {'; '.join(_combination(row) for row in edge.itertuples())})"
+            )
+        cost, step = "", ""
+        moves_of = one[one["family"] == family] if not one.empty else one
+        if not moves_of.empty:
+            relu = moves_of[moves_of["kind"].str.startswith("ReLU")]
+            shown = moves_of if relu.empty else relu
+            cost, step = _pair(shown, "gradient_equivalents", ".3g"), _pair(shown, "step", ".2f")
+        lines.append(
+            f"| {_name(family, schedule)} | {_EXACT.get(family, '')} | {cost} | {step} | "
+            f"{int(rows['lower'].sum())} of {int(rows['runs'].sum())} | {pays} |"
         )
-    return said + "\n"
+    return "\n".join([*lines, ""])
 
 
-_MOVES = f"""ReLU networks at their start → after 50 steps of GD-Armijo; medians over data sets and seeds. *Cost* in
-gradient equivalents (value ½, gradient 1, HVP 2) without a certificate; level-set and null-space moves may take
-{MOST_HVPS} HVPs. *Step*: the best decrease of one gradient step after the move, from the value before it, relative to
-that without the move; *predicted* is the same by ‖g‖⁴/(2gᵀHg) alone. *Random direction* is the control: as far as
-*rescaling 2* goes, anywhere.
+_EXACT = {
+    **dict.fromkeys(
+        (
+            "rescaling 2",
+            "rescaling 10",
+            "rescaling 2, decrease",
+            "balance",
+            "balance, one sweep",
+            "random basis 0.9",
+            "linear group 2",
+            "linear group 2, decrease",
+        ),
+        "all inputs",
+    ),
+    "null space": "these inputs",
+    "null space 1e-3": "approximately",
+    "activation group": "200 samples, as far as there are units",
+    "level set, published": "f alone",
+    "level set, auto": "f alone",
+    "level set, default": "f alone",
+    "random direction": "nothing: the control",
+}
+
+
+def _verdicts(trained: pd.DataFrame) -> str:
+    """A row per combination: the best arm, and the control."""
+    arms = paid(trained)
+    lines = [
+        "The same by optimizer: the arm with the lowest median ratio of losses, and the control.\n",
+        "| network | batch | optimizer | best arm | ratio | lower | random direction |",
+        "| --- | --- | --- | --- |" + " ---: |" * 3,
+    ]
+    for (kind, batch, optimizer), rows in arms[arms["family"] != "random direction"].groupby(
+        ["kind", "batch", "optimizer"]
+    ):
+        best = rows.sort_values("ratio").iloc[0]
+        lines.append(
+            f"| {kind} | {batch or 'full'} | {optimizer} | {_name(best['family'], best['schedule'])} | "
+            f"{best['ratio']:.3f} | {best['lower']} of {best['runs']} | {best['control']:.3f} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+_MOVES = f"""Networks at their start → after 50 steps of GD-Armijo; medians over data sets and seeds. *Cost* in gradient
+equivalents (value ½, gradient 1, HVP 2) without a certificate; moves that ascend may take {MOST_HVPS} HVPs. *Step*: the
+best decrease of one gradient step after the move, from the value before it, relative to that without the move;
+*predicted* is the same by ‖g‖⁴/(2gᵀHg) alone; *at random* is the step after a move as long in a random direction. *Per
+cost*: what the step gains over the one without the move, for every gradient equivalent of the move; one more plain step
+gains about 1.
 """
 
 
-def _moves_table(one: pd.DataFrame) -> str:
-    lines = ["| family | cost | gain in ‖g‖ | change of f | predicted | step |", "| --- |" + " ---: |" * 5]
-    for family in [name for name in FAMILIES if name in set(one["family"])]:
-        rows = one[one["family"] == family]
-        early, late = (rows[rows["steps"] == steps] for steps in (0, 50))
+def _pair(rows: pd.DataFrame, column: str, form: str) -> str:
+    return " → ".join(format(float(rows[rows["steps"] == steps][column].median()), form) for steps in (0, 50))
 
-        def pair(column: str, form: str, early: pd.DataFrame = early, late: pd.DataFrame = late) -> str:
-            return " → ".join(format(float(half[column].median()), form) for half in (early, late))
 
-        cells = [pair("gradient_equivalents", ".3g"), pair("gain", ".2f"), pair("change", "+.1e")]
-        cells += [pair("predicted_gain", ".2f"), pair("step", ".2f")]
-        lines.append(f"| {family} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, ""])
+def _moves_tables(one: pd.DataFrame) -> list[str]:
+    tables = []
+    for kind, rows in one.groupby("kind"):
+        lines = [
+            f"### {kind}\n",
+            "| family | cost | gain in ‖g‖ | change of f | predicted | step | at random | per cost |",
+            "| --- |" + " ---: |" * 7,
+        ]
+        for family in [name for name in FAMILIES if name in set(rows["family"])]:
+            own = rows[rows["family"] == family].assign(
+                worth=lambda frame: (frame["step"] - 1.0) / frame["gradient_equivalents"]
+            )
+            free = float(own["gradient_equivalents"].max()) == 0.0
+            cells = [_pair(own, "gradient_equivalents", ".3g"), _pair(own, "gain", ".2f"), _pair(own, "change", "+.1e")]
+            cells += [_pair(own, name, ".2f") for name in ("predicted_gain", "step", "step_at_random")]
+            cells.append("free" if free else _pair(own, "worth", "+.2f"))
+            lines.append(f"| {family} | " + " | ".join(cells) + " |")
+        tables += ["\n".join([*lines, ""])]
+    return tables
 
 
 def _words(trained: pd.DataFrame) -> str:
     budgets = ", ".join(f"{b:g}" for b in sorted(trained["budget"].unique()))
+    return f"""Budget {budgets} gradient equivalents, moves included; step sizes tuned per arm on seeds of their own,
+ratios on fresh seeds. *Ours*: before steps 0, 20, ... of full batches, or each of the first epochs with mini-batches,
+at most {MOVES} moves; *level set, default* is `Teleported` with its defaults. *Authors*: a random basis once, before
+the first step; one sweep of balance before every step; the activation group before each of the first eight steps, on
+200 samples; the published level set before step 5, 55, 105, ...
+
+A cell: median ratio of the training loss to that of the same optimizer alone at equal cost, the same at equal processor
+time, and in how many runs it was lower at equal cost. ° marks an arm, or an optimizer alone, with a step size at the
+edge of its grid, which makes the comparison void. All single runs are in the CSV file.
+"""
+
+
+def _losses(trained: pd.DataFrame) -> list[str]:
+    """Every arm: rows are families, columns optimizers."""
+    tables = []
+    for (kind, batch), group in trained.groupby(["kind", "batch"]):
+        optimizers = list(dict.fromkeys(group["optimizer"]))
+        lines = [f"### {kind}, {_size(batch)}\n", "| family (schedule) | " + " | ".join(optimizers) + " |"]
+        lines.append("| --- |" + " ---: |" * len(optimizers))
+        for family, schedule in ARMS:
+            arm = group[(group["family"] == family) & (group["schedule"] == schedule)]
+            if not arm.empty:
+                cells = [_cell(arm[arm["optimizer"] == optimizer]) for optimizer in optimizers]
+                lines.append(f"| {_name(family, schedule)} | " + " | ".join(cells) + " |")
+        tables.append("\n".join([*lines, ""]))
+    return tables
+
+
+def _cell(rows: pd.DataFrame) -> str:
+    if rows.empty:
+        return "not run"
+    edge = "" if (rows["interior"] == 1.0).all() else "°"
     return (
-        f"Budget {budgets} gradient equivalents, moves included; step sizes tuned per arm on seeds of their own,\n"
-        "ratios on fresh seeds. *start*: one move before the first step; *every*: at most "
-        f"{MOVES} moves, {PERIOD} steps\n"
-        "apart, as the budget allows. A ratio below 1 is a lower training loss than the same optimizer alone, seed by\n"
-        "seed; seconds are processor time. *Edge* counts runs whose tuned step size lay at the edge of the grid,\n"
-        "which makes a comparison void.\n"
+        f"{rows['ratio'].median():.3f}{edge}, {rows['ratio_at_equal_seconds'].median():.3f}, "
+        f"{int((rows['ratio'] < 1.0).sum())} of {len(rows)}"
     )
 
 
-def _training_table(trained: pd.DataFrame) -> str:
-    lines = [
-        "| optimizer | batch | schedule | family | loss ratio, median (worst) | at equal seconds | lower | "
-        "test accuracy gained | edge |",
-        "| --- | --- | --- | --- |" + " ---: |" * 5,
-    ]
-    for key, rows in trained[trained["family"] != NONE].groupby(["optimizer", "batch", "schedule", "family"]):
-        optimizer, batch, schedule, family = key
-        gained = float((rows["test_accuracy"] - rows["test_accuracy_alone"]).mean())
-        lines.append(
-            f"| {optimizer} | {batch or 'full'} | {schedule} | {family} | {rows['ratio'].median():.3f} "
-            f"({rows['ratio'].max():.3g}) | {rows['ratio_at_equal_seconds'].median():.3f} | "
-            f"{int((rows['ratio'] < 1.0).sum())} of {len(rows)} | {100 * gained:+.1f} % | "
-            f"{int((rows['interior'] == 0.0).sum())} |"
-        )
+_ACCURACY = """Percentage points of test accuracy gained over the same optimizer alone: mean over fresh runs ± its
+standard error.
+"""
+
+
+def _accuracy(trained: pd.DataFrame) -> str:
+    optimizers = list(dict.fromkeys(trained["optimizer"]))
+    lines = ["| family (schedule) | " + " | ".join(optimizers) + " |", "| --- |" + " ---: |" * len(optimizers)]
+    for family, schedule in ARMS:
+        cells = []
+        for optimizer in optimizers:
+            rows = trained[(trained["family"] == family) & (trained["schedule"] == schedule)]
+            rows = rows[rows["optimizer"] == optimizer]
+            gained = 100.0 * (rows["test_accuracy"] - rows["test_accuracy_alone"])
+            cells.append(f"{gained.mean():+.1f} ± {gained.sem():.1f}" if len(rows) else "not run")
+        if any(cell != "not run" for cell in cells):
+            lines.append(f"| {_name(family, schedule)} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, ""])
 
 
-def _findings(trained: pd.DataFrame) -> list[str]:
-    """A sentence per optimizer, by a rule fixed beforehand: lower in nine of ten fresh runs, and below the control."""
-    found = []
-    for (optimizer, batch), rows in trained.groupby(["optimizer", "batch"]):
-        control = rows[rows["family"] == "random direction"]["ratio"].median()
-        pays: list[str] = []
-        edge: list[str] = []
-        for (family, schedule), arm in rows[rows["family"] != NONE].groupby(["family", "schedule"]):
-            if float((arm["ratio"] < 1.0).mean()) >= SURE and arm["ratio"].median() < control:
-                (pays if (arm["interior"] == 1.0).all() else edge).append(f"{family} ({schedule})")
-        baseline = rows[rows["family"] == NONE]
-        if not (baseline["interior"] == 1.0).all():
-            edge, pays = [*edge, *pays, "the optimizer alone"], []
-        size = "full batch" if batch == 0 else f"batches of {batch}"
-        sentence = f"* {optimizer}, {size}: " + (f"{'; '.join(pays)} paid." if pays else "no family paid.")
-        if edge:
-            sentence += f" With a step size at the edge of the grid, so undecided: {'; '.join(edge)}."
-        found.append(sentence)
-    rule = (
-        f"\n*Paid* means: a lower loss than the same optimizer alone in at least {SURE:.0%} of the fresh runs,\n"
-        "all step sizes in the interior of the grid, and a lower median than the random control. The rule was fixed\n"
-        "before any result was seen."
-    )
-    return [*found, rule]
+def _origin(one: pd.DataFrame, trained: pd.DataFrame, took: float, environment: str) -> str:
+    """How much was run, how long it took, and what was decided when."""
+    places = sorted({*(one["place"] if not one.empty else ()), *(trained["place"] if not trained.empty else ())})
+    moved = 0 if one.empty else len(one.groupby(["place", "seed", "steps"]))
+    fresh = [] if trained.empty else sorted(trained["seed"].unique())
+    tier = "full" if any("mnist" in place for place in places) else "quick"
+    seeds = f" ({fresh[0]} to {fresh[-1]})" if fresh else ""
+    return f"""Written by `levelport bench families --tier {tier} --report docs/results`; single runs are in
+`families-moves.csv` and `families-training.csv`. What the families are and on what each is exact is told in
+[symmetries](../symmetries.md).
+
+Networks and data: {", ".join(places)}; {moved} points to move from; {len(trained)} fresh runs of training,
+{len(fresh)} seeds{seeds} per arm. All of it took {took / 60.0:.0f} minutes on one core that others used as well.
+
+Chosen before any result of this tier was seen: families, schedules, budgets, data sets, both sets of seeds, the first
+grids of step sizes and the rule by which a grid is lengthened, the control, and the rule for *paid*.
+
+Measured with {environment}.
+"""
 
 
 def picture(trained: pd.DataFrame) -> Figure:
-    """Loss ratios of all fresh runs, a panel per optimizer."""
+    """Loss ratios of all fresh runs, a panel per optimizer, a colour per kind of network."""
     optimizers = list(dict.fromkeys(trained["optimizer"]))
-    figure, axes = new_figure(1, len(optimizers), width=2.6, height=2.6)
-    families = [name for name in FAMILIES if name in set(trained["family"])]
-    low, high = min(0.5, float(trained["ratio"].min())), max(2.0, min(1e2, float(trained["ratio"].max())))
+    figure, axes = new_figure(1, len(optimizers), width=2.5, height=3.6)
+    arms = [arm for arm in ARMS if ((trained["family"] == arm[0]) & (trained["schedule"] == arm[1])).any()]
+    looks = [(f"{kind}, {_size(batch)}", rows) for (kind, batch), rows in trained.groupby(["kind", "batch"])]
+    colors = (BLUE, SKY, GREEN, ORANGE, RED, PURPLE)
+    low, high = 0.2, 20.0
     for number, (optimizer, axis) in enumerate(zip(optimizers, axes[0], strict=True)):
-        for row, family in enumerate(families):
-            arm = trained[(trained["optimizer"] == optimizer) & (trained["family"] == family)]
-            color = GREY if family == "random direction" else BLUE if "level set" in family else ORANGE
-            axis.plot(arm["ratio"].clip(low, high), [row] * len(arm), "o", color=color, markersize=3, alpha=0.6)
+        for row, (family, schedule) in enumerate(arms):
+            for shift, (_, group) in enumerate(looks):
+                arm = group[(group["optimizer"] == optimizer) & (group["family"] == family)]
+                arm = arm[arm["schedule"] == schedule]
+                height = [row + 0.14 * (shift - 0.5 * (len(looks) - 1))] * len(arm)
+                axis.plot(arm["ratio"].clip(low, high), height, "o", color=colors[shift], markersize=2, alpha=0.5)
         axis.axvline(1.0, color=GREY, linewidth=0.8)
         axis.set_xscale("log")
         axis.set_xlim(low / 1.1, high * 1.1)
-        axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_ylim(len(arms) - 0.5, -0.5)
+        axis.xaxis.set_major_locator(FixedLocator([0.2, 0.5, 1.0, 2.0, 5.0, 20.0]))
         axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axis.xaxis.set_minor_locator(NullLocator())
         axis.set_title(optimizer)
-        axis.set_yticks(range(len(families)), families if number == 0 else [])
+        axis.set_yticks(range(len(arms)), [_name(*arm) for arm in arms] if number == 0 else [""] * len(arms))
         axis.set_xlabel("loss / loss without moves")
+    looks_of = [(label, {"color": colors[k], "marker": "o", "linestyle": ""}) for k, (label, _) in enumerate(looks)]
+    legend_below(figure, looks_of)
     return figure

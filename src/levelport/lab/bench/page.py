@@ -12,7 +12,16 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from levelport.lab.bench import cost_table, families_page, findings, pictures, sections, solvers_page, tables
+from levelport.lab.bench import (
+    cost_table,
+    families_page,
+    families_tables,
+    findings,
+    pictures,
+    sections,
+    solvers_page,
+    tables,
+)
 from levelport.lab.bench.competitors import ALONE, COMPETITORS, MEMORY, OURS, PERIOD
 from levelport.lab.bench.findings import HARD
 from levelport.lab.bench.growth import ACCURACY, REG
@@ -53,8 +62,8 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
         "benchmark-safety": tables.safety(results),
         "benchmark-safety-equal-cost": tables.safety_at_equal_cost(results),
     }
-    frames["families-moves"] = families_page.moves(results)
-    frames["families-training"] = families_page.training(results)
+    frames["families-moves"] = families_tables.moves(results)
+    frames["families-training"] = families_tables.training(results)
     written = write_zoo(results, directory)
     for name, frame in frames.items():
         if not frame.empty:
@@ -67,7 +76,7 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
         pages["attribution.md"] = cost_table.page(small_table)
     families = frames["families-moves"], frames["families-training"]
     if not all(frame.empty for frame in families):
-        pages["families.md"] = families_page.page(*families, _versions())
+        pages["families.md"] = families_page.page(*families, _versions(), families_tables.seconds(results))
     if not families[1].empty:
         with small_print():
             written += save(families_page.picture(families[1]), directory / "families.png")

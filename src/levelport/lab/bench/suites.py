@@ -21,7 +21,7 @@ from levelport.lab.bench.competitors import (
     TORCH,
     names,
 )
-from levelport.lab.bench.families import MNIST_SAMPLES, Place
+from levelport.lab.bench.families import Place
 from levelport.lab.bench.growth import SERIES, GrowthSpec, HvpSpec, TeleportCostSpec, TimedSolver
 from levelport.lab.bench.instances import ProblemName
 from levelport.lab.bench.optimality import OptimalitySpec
@@ -132,16 +132,16 @@ def _growth(tier: Tier) -> list[RunSpec]:
 
 
 def _families(tier: Tier) -> list[RunSpec]:
-    """Quick: full batches on two small sets, 60 gradient equivalents. Full: six sets, MNIST, mini-batches, 200."""
+    """Quick: full batches on two small sets. Full: a linear network, MNIST, mini-batches, ten fresh seeds."""
+    blood, cancer, pima = (Place(f"mlp-relu-100-100/{data}") for data in ("blood", "breast-cancer", "pima"))
+    linear, images = Place("mlp-linear-50-50/breast-cancer"), Place("mlp-relu-64/mnist-first-1000")
     if tier != "full":
-        sets = tuple(Place(f"mlp-relu-100-100/{data}") for data in ("blood", "breast-cancer", "pima"))
-        return families.specs(sets, (0, 1)) + families_training.specs(sets[:2], max_cost=60.0, tuning=1, fresh=3)
-    sets = tuple(Place(f"mlp-relu-100-100/{data}") for data in instances.smallest_sets(6))
-    places = (*sets, Place("mlp-relu-128/mnist", MNIST_SAMPLES))
-    trained = families_training.specs(
-        places, batches=(None, 64), schedules=("start", "every"), max_cost=200.0, tuning=3, fresh=10
-    )
-    return families.specs(places, (0, 1, 2)) + trained
+        moves = families.specs((blood, cancer, pima, linear), (0, 1))
+        return moves + families_training.specs((blood, cancer), max_cost=60.0, tuning=1, fresh=range(100, 103))
+    trained: list[RunSpec] = []
+    for place, batch in ((cancer, None), (blood, 128), (images, 200), (linear, None), (blood, None), (images, None)):
+        trained += families_training.specs((place,), batches=(batch,), max_cost=60.0, tuning=1, fresh=range(200, 210))
+    return [*families.specs((blood, cancer, pima, linear, images), (0, 1)), *trained]
 
 
 SUITES: dict[str, Callable[[Tier], list[RunSpec]]] = {

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from markupsafe import escape as template_escape
 
 from levelport.lab.report import NothingToReportError, find_sections, page, write_report
 
@@ -88,13 +89,41 @@ def test_page_is_well_formed_complete_and_self_contained(out: Path) -> None:
     assert len(parsed.sources) == 2
     assert all(source.startswith("data:image/png;base64,") for source in parsed.sources)
     assert parsed.targets == {f"#{name}" for name in ("fig1", "fig8")}
-    assert {"fig1", "fig8", "claims", "environment"} <= parsed.ids
+    assert {"fig1", "fig8", "failures", "claims", "environment"} <= parsed.ids
     assert not re.search(r"https?://|@import|url\(|<script|<link", text)
     for words in ("f < g", "A title with <angles> & ampersands", "ValueError: x < 0", "<sgd>"):
         assert escape(words) in text
     assert "∞" in text
     assert "2,472" in text  # all runs
     assert "2 of 18" in text
+
+
+def test_failures_stand_first_and_what_was_not_run_is_folded(tmp_path: Path) -> None:
+    for name, holds in (("fig1", True), ("fig6", None), ("fig8", False)):
+        figure(tmp_path, name, "full", holds, failures=["ValueError: no luck"] if name == "fig8" else None)
+    text = page(find_sections(tmp_path))
+    failed, wrong, right = (text.index(f'<span class="outcome">{words}') for words in ("failed", "does not", "holds"))
+    folded = text.index("<details>")
+    assert failed < wrong < right < folded < text.index('<span class="outcome">not run') < text.index("</details>")
+
+
+def test_a_caption_says_what_its_picture_shows(tmp_path: Path) -> None:
+    figure(tmp_path, "fig11", "quick", True)
+    (section,) = find_sections(tmp_path)
+    title = "Figure 11: A title with <angles> & ampersands"
+    for stem, words in (
+        ("fig11", f"{title}; quick tier."),
+        ("fig11-iterations", f"{title}; against iterations; quick tier."),
+        (
+            "fig11-gradient-equivalents-ours",
+            f"{title}; against gradient equivalents; teleports by our solver; quick tier.",
+        ),
+        ("fig11-published", f"{title}; teleports by the published solver; quick tier."),
+    ):
+        assert section.caption(Path(f"{stem}.png")) == words
+    text = page([section])
+    (picture,) = re.findall(r"<figure>.*?</figure>", text)
+    assert picture.count("Figure 11: A title") == 2  # for those who see it, and for those who have it read to them
 
 
 def test_nothing_from_the_directory_reaches_the_page_unescaped(tmp_path: Path) -> None:
@@ -118,7 +147,7 @@ def test_nothing_from_the_directory_reaches_the_page_unescaped(tmp_path: Path) -
     (directory / "digest.csv").write_text(f'"{evil.replace(chr(34), chr(34) * 2)}",b\n{evil},{evil}\n')
     text = page(find_sections(tmp_path))
     assert "<script" not in text
-    assert escape(evil) in text
+    assert str(template_escape(evil)) in text
     parsed = Collector()
     parsed.feed(text)
     assert parsed.open == []
@@ -179,7 +208,7 @@ def test_layout_in_a_browser(out: Path, width: int, tmp_path: Path) -> None:
     assert found is not None, done.stdout[-500:] + done.stderr[-500:]
     measured = json.loads(found[1].replace("&quot;", '"'))
     assert measured["page"] <= width
-    assert measured["sections"] == 4
+    assert measured["sections"] == 5  # what failed, claims, two figures, where it ran
     assert measured["images"] is True
     if width == 360:
         assert measured["table"] > measured["box"]

@@ -31,6 +31,7 @@ from levelport.lab.bench.safety import END, SPIKE, STEPS
 from levelport.lab.bench.suites import CONVEX_BUDGET, HELD_OUT, MEMORY_COST, SMALL_SETS
 from levelport.lab.bench.zoo_page import write_zoo
 from levelport.lab.engine.store import Store
+from levelport.lab.pages import folded
 from levelport.lab.pictures import save, small_print
 from levelport.problems.atomic import write_text
 from levelport.problems.registry import problem
@@ -116,7 +117,8 @@ def page(frames: Frames) -> str:
         *findings.optimality_goals(frames["benchmark-optimality"]),
         *findings.overhead_goals(frames["benchmark-overhead"], frames["benchmark-memory"]),
     ]
-    parts = [_HEAD, "## Where teleports pay, and where they do not\n"]
+    parts = ["# Benchmark at equal cost\n", findings.opening(frames), folded("How it was measured", _HEAD)]
+    parts.append("## Where teleports pay, and where they do not\n")
     parts += [*(f"* {line}" for line in findings.sentences(frames)), "", "## Goals\n", sections.goals(found)]
     if not frames["benchmark-optimality"].empty:
         parts.append(sections.optimality_misses(frames["benchmark-optimality"]))
@@ -183,9 +185,7 @@ def _versions() -> str:
 
 # How things were measured, in front of each table: settings, no results.
 
-_HEAD = f"""# Benchmark at equal cost
-
-Written by `levelport bench --report docs/results`; every number is in the CSV files beside this page.
+_HEAD = f"""Written by `levelport bench --report docs/results`; every number is in the CSV files beside this page.
 
 Every method sees f through the same instrument, which counts (value ½, gradient 1, Hessian-vector product 2; value and
 gradient at one point share their forward pass), records the value whenever a gradient has been evaluated, and stops

@@ -18,15 +18,18 @@ from levelport.lab.bench.races import ACCURACIES, accuracy
 from levelport.lab.bench.suites import VISITS
 from levelport.lab.bench.tables import pivot, varying
 from levelport.lab.claims import Claim
+from levelport.lab.pages import folded_if_long
 
 RESOLVED = 1e-7
 """Gradient norms below this belong to points whose level float64 hardly resolves."""
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table; all columns but the first are numbers."""
+    """A Markdown table, folded where it is long; all columns but the first are numbers."""
     lines = ["| " + " | ".join(header) + " |", "| --- |" + " ---: |" * (len(header) - 1)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+    return folded_if_long(
+        "Problem by problem", "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+    )
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from levelport.lab.play.scene import MAX_COST, SCHEDULES, TYPED, State, names, scene
+from levelport.lab.play.scene import MAX_COST, SCHEDULES, TYPED, Descent, State, _comparison, names, scene
 from levelport.optim import Armijo, Never, minimize
 from levelport.problems.functions import FUNCTIONS, booth
 from levelport.solvers import teleport
@@ -62,6 +62,25 @@ def test_a_loss_is_called_a_loss() -> None:
     assert plain.cost_to(level) < teleported.cost_to(level)  # type: ignore[operator]
     assert lost.comparison[1].endswith("Teleports do not pay here.")
     assert BOOTH.comparison[1].endswith("Teleports pay here.")
+
+
+def test_different_minima_are_no_gain_in_speed() -> None:
+    """(x² - 1)² + x/5 + y² has a low minimum on the left and a high one on the right."""
+    (low, high) = (_descent("with teleports", -1.0, [5.0, -0.2]), _descent("without teleports", 1.0, [5.0, 0.2]))
+    for pair, lower in (((high, low), "with teleports"), ((low, high), "with teleports")):
+        said = " ".join(_comparison(pair, -0.2, known=True))
+        assert "different minima" in said
+        assert f"{lower} it ends lower" in said
+        assert "pay" not in said
+        assert "0.2" in said
+    together = _comparison((high, _descent("with teleports", 1.0, [5.0, 1.0, 0.2])), -0.2, known=True)
+    assert "where both come to rest, above f* = -0.2" in together[0]
+    assert together[1].endswith("1 without, 2 with. Teleports do not pay here.")
+
+
+def _descent(label: str, end: float, values: list[float]) -> Descent:
+    """Made up: a run that rests at (end, 0)."""
+    return Descent(label, [np.array([[end, 0.0]])], [], np.arange(float(len(values))), np.array(values), True)
 
 
 def test_budget_and_radius_are_kept() -> None:

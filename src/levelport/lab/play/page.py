@@ -40,7 +40,12 @@ ADDRESS = "127.0.0.1"
 _TEMPLATE = """
 {% block preamble %}
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<style>body { font-family: system-ui, sans-serif; background: #fff; color: #1a1a1a; } </style>
+<style>
+html { background: #fff; }
+body { font-family: system-ui, sans-serif; color: #1a1a1a; }
+/* At night the whole page is turned over, pictures too; hues stay what they are. */
+@media (prefers-color-scheme: dark) { html { filter: invert(0.92) hue-rotate(180deg); } }
+</style>
 {% endblock %}
 """
 _WRAPS = ":host { flex-wrap: wrap; gap: 12px; align-items: flex-start; }"

@@ -109,6 +109,12 @@ class Descent:
     values: NDArray[np.float64]
     at_rest: bool
 
+    @property
+    def end(self) -> tuple[float, float]:
+        """Where it ended."""
+        x, y = self.legs[-1][-1]
+        return float(x), float(y)
+
     def cost_to(self, value: float) -> float | None:
         """What was spent when f first fell to ``value``; None if it never did."""
         reached = np.flatnonzero(self.values <= value)
@@ -268,22 +274,35 @@ def _certificate(
 
 
 def _comparison(descents: tuple[Descent, Descent], floor: float, *, known: bool) -> tuple[str, ...]:
+    """Both losses at equal cost, and which run is cheaper, where that can be said: only of runs to the same value."""
     plain, teleported = descents
-    after_all = f"after {MAX_COST:g} gradient equivalents at most, teleports included"
+    losses = (
+        f"Gradient descent with a line search, after {MAX_COST:g} gradient equivalents at most, teleports included: f "
+        f"is {plain.values[-1]:.5g} without teleports and {teleported.values[-1]:.5g} with"
+    )
     if not known and not (plain.at_rest and teleported.at_rest):
         return (
-            f"Gradient descent with a line search, {after_all}: f is {plain.values[-1]:.4g} without teleports and "
-            f"{teleported.values[-1]:.4g} with.",
+            f"{losses}.",
             "It had not come to rest, and the minimum of your function is not known (there may be none): which of the "
             "two is nearer to it cannot be said.",
         )
-    least = "f*" if known else "the lowest value seen"
-    target = floor + ACCURACY * (plain.values[0] - floor)
+    least = "the lowest value seen" if not known else f"f* = {floor:.5g}"
+    scale = plain.values[0] - floor
+    ends = [float(run.values[-1]) for run in descents]
+    together = plain.at_rest and teleported.at_rest and abs(ends[0] - ends[1]) <= ACCURACY * scale
+    if together and min(ends) > floor + ACCURACY * scale:
+        least, floor = f"{min(ends):.5g}, where both come to rest, above f* = {floor:.5g},", min(ends)
+    target = floor + ACCURACY * scale
+    if not together and any(run.at_rest and run.values[-1] > target for run in descents):
+        lower = min(descents, key=lambda run: float(run.values[-1]))
+        places = " and ".join(f"at {_pair(run.end)} {run.label}" for run in descents)
+        return (
+            f"{losses}.",
+            f"The two end in different minima, {places}: {lower.label} it ends lower, and the costs do not compare. "
+            "Which valley a run falls into is chance: from another start it may be the other way round.",
+        )
     costs = [descent.cost_to(target) for descent in descents]
-    said = [
-        f"{cost:g}" if cost is not None else "never (it rests higher up)" if run.at_rest else f"more than {MAX_COST:g}"
-        for cost, run in zip(costs, descents, strict=True)
-    ]
+    said = [f"{cost:g}" if cost is not None else f"more than {MAX_COST:g}" for cost in costs]
     before, after = (math.inf if cost is None else cost for cost in costs)
     verdict = (
         "Neither gets there." if before == after == math.inf
@@ -292,8 +311,7 @@ def _comparison(descents: tuple[Descent, Descent], floor: float, *, known: bool)
         else "Teleports do not pay here."
     )  # fmt: skip
     return (
-        f"Gradient descent with a line search, {after_all}: f minus {least} is {plain.values[-1] - floor:.2e} without "
-        f"teleports and {teleported.values[-1] - floor:.2e} with.",
+        f"{losses}; the distance to {least} is {plain.values[-1] - floor:.1e} and {teleported.values[-1] - floor:.1e}.",
         f"Cost of bringing that down to a millionth of where it began: {said[0]} without, {said[1]} with. {verdict}",
     )
 

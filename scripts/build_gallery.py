@@ -1,19 +1,26 @@
-"""Run the examples of examples/gallery and write a page each: what it shows, its code, its picture, what it printed.
+"""Run the examples of examples/gallery and write a page and a notebook each.
 
     python scripts/build_gallery.py [OUT]      OUT is docs/gallery unless said otherwise
 
-Every example is a file with a docstring and a function ``main() -> Figure``. An example that fails ends the build.
+Every example is a file with a docstring and a function ``main() -> Figure``. Its page has what it shows, its picture,
+its code and what it printed; its notebook has the same code in a cell and the picture and the output of the run that the
+page shows. An example that fails ends the build; one whose package ``NEEDS`` is not here gets a page without a picture.
 """
 
 from __future__ import annotations
 
 import ast
+import base64
 import contextlib
+import importlib.util
 import io
+import json
 import runpy
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -23,30 +30,91 @@ ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples" / "gallery").glob("*.py"))
 
 
-def build(example: Path, out: Path) -> str:
-    """Write the page of ``example``; its line in the index."""
-    source = example.read_text(encoding="utf-8")
-    text = ast.get_docstring(ast.parse(source)) or ""
-    title, _, body = text.partition("\n")
-    code = source[source.index('"""', 3) + 3 :].strip()
-    printed = io.StringIO()
-    began = time.perf_counter()
-    with contextlib.redirect_stdout(printed):
-        picture = runpy.run_path(str(example))["main"]()
-    picture.savefig(out / f"{example.stem}.png", dpi=120, bbox_inches="tight")
-    page = f"# {title.rstrip('.')}\n\n{body.strip()}\n\n![{title}]({example.stem}.png)\n\n```python\n{code}\n```\n"
-    if printed.getvalue():
-        page += f"\nIt prints:\n\n```text\n{printed.getvalue().rstrip()}\n```\n"
-    (out / f"{example.stem}.md").write_text(page, encoding="utf-8")
-    print(f"{example.stem}: {time.perf_counter() - began:.1f} s")
-    return f"* [{title.rstrip('.')}]({example.stem}.md)"
+@dataclass(frozen=True)
+class Example:
+    """One file, taken apart; ``needs`` is a package that it cannot do without, or empty."""
+
+    stem: str
+    title: str
+    text: str
+    code: str
+    needs: str
+
+    @classmethod
+    def read(cls, path: Path) -> Example:
+        source = path.read_text(encoding="utf-8")
+        tree = ast.parse(source)
+        title, _, text = (ast.get_docstring(tree) or "").partition("\n")
+        needs = [node.value.value for node in tree.body if isinstance(node, ast.Assign) and _named(node) == "NEEDS"]  # type: ignore[attr-defined]
+        code = "\n".join(source.splitlines()[tree.body[0].end_lineno :]).strip()
+        return cls(path.stem, title.rstrip("."), text.strip(), code, needs[0] if needs else "")
+
+    @property
+    def runs(self) -> bool:
+        """Whether what it needs is here."""
+        return not self.needs or importlib.util.find_spec(self.needs) is not None
+
+
+def _named(node: ast.Assign) -> str:
+    return node.targets[0].id if isinstance(node.targets[0], ast.Name) else ""
+
+
+def build(path: Path, out: Path) -> str:
+    """Write page, picture and notebook of the example at ``path``; its line in the index."""
+    example = Example.read(path)
+    began, printed = time.perf_counter(), io.StringIO()
+    picture = out / f"{example.stem}.png"
+    if example.runs:
+        with contextlib.redirect_stdout(printed):
+            runpy.run_path(str(path))["main"]().savefig(picture, dpi=120, bbox_inches="tight")
+    (out / f"{example.stem}.ipynb").write_text(json.dumps(notebook(example, picture, printed.getvalue()), indent=1))
+    (out / f"{example.stem}.md").write_text(page(example, printed.getvalue()), encoding="utf-8")
+    print(f"{example.stem}: {time.perf_counter() - began:.1f} s" + ("" if example.runs else ", not run"))
+    return f"* [{example.title}]({example.stem}.md): {example.text.split('.')[0]}."
+
+
+def page(example: Example, printed: str) -> str:
+    """In Markdown."""
+    shown = f"![{example.title}]({example.stem}.png)"
+    if not example.runs:
+        shown = f"*Not run when this page was made: it needs the package {example.needs}.*"
+    parts = [f"# {example.title}", example.text, shown]
+    if printed:
+        parts.append(f"It prints:\n\n```text\n{printed.rstrip()}\n```")
+    parts.append(f"```python\n{example.code}\n```")
+    parts.append(f"The same as a [notebook]({example.stem}.ipynb){{ download }}, with what it printed and drew.")
+    return "\n\n".join(parts) + "\n"
+
+
+def notebook(example: Example, picture: Path, printed: str) -> dict[str, Any]:
+    """In Jupyter's format 4.5: the text, then one cell that defines everything and shows the figure of ``main()``."""
+    outputs: list[dict[str, Any]] = []
+    if printed:
+        outputs.append({"output_type": "stream", "name": "stdout", "text": printed.splitlines(keepends=True)})
+    if example.runs:
+        data = {"image/png": base64.b64encode(picture.read_bytes()).decode("ascii"), "text/plain": ["<Figure>"]}
+        outputs.append({"output_type": "execute_result", "execution_count": 1, "data": data, "metadata": {}})
+    code = {
+        "cell_type": "code",
+        "id": "run",
+        "execution_count": 1 if example.runs else None,
+        "metadata": {},
+        "source": f"{example.code}\n\n\nmain()".splitlines(keepends=True),
+        "outputs": outputs,
+    }
+    words = {"cell_type": "markdown", "id": "words", "metadata": {}, "source": [f"# {example.title}\n\n{example.text}"]}
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    return {"cells": [words, code], "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
 
 
 def main() -> None:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "gallery"
     out.mkdir(parents=True, exist_ok=True)
     lines = [build(example, out) for example in EXAMPLES]
-    (out / "index.md").write_text("# Gallery\n\nEach was run when this page was made.\n\n" + "\n".join(lines) + "\n")
+    head = (
+        "# Gallery\n\nEach was run when this page was made, in seconds, and shows the run without teleports, too.\n\n"
+    )
+    (out / "index.md").write_text(head + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 
 A solver is a class with one method. This one throws darts: random points around the start, brought below the level by
 halving the throw. The monitor keeps the best feasible point, and the guarantee is checked outside, so that even a silly
-solver cannot return a wrong answer. It is compared with the default at the same number of evaluations.
+solver cannot return a wrong answer. Left, what it gains beside the default; right, what the best gradient step from
+there leaves of f, beside the same step without a teleport.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -38,6 +40,7 @@ class Darts(levelport.Solver):
 def main() -> Figure:
     dimensions = [2, 4, 8, 16, 32, 64]
     gains: dict[str, list[float]] = {"darts": [], "auto": []}
+    ends: dict[str, list[float]] = {"no teleport": [], "darts": [], "auto": []}
     for d in dimensions:
         weights = torch.logspace(0, 2, d, dtype=torch.float64)
 
@@ -46,14 +49,27 @@ def main() -> Figure:
 
         start = torch.ones(d, dtype=torch.float64)
         for name, solver in (("darts", Darts()), ("auto", "auto")):
-            gains[name].append(levelport.teleport(quadratic, start, solver).gain)
-    picture = Figure(figsize=(6, 4), layout="constrained")
-    axes = picture.subplots()
-    for name, values in gains.items():
-        axes.plot(dimensions, values, marker="o", label=name)
-    axes.set(xscale="log", xlabel="dimension", ylabel="gain of the gradient norm")
-    axes.set_xticks(dimensions, labels=[str(d) for d in dimensions])
-    axes.minorticks_off()
-    axes.legend()
+            result = levelport.teleport(quadratic, start, solver)
+            gains[name].append(result.gain)
+            ends[name].append(after_a_step(quadratic, result.x, weights))
+        ends["no teleport"].append(after_a_step(quadratic, start, weights))
+    picture = Figure(figsize=(9, 4), layout="constrained")
+    longer, lower = picture.subplots(1, 2)
+    for axes, curves in ((longer, gains), (lower, ends)):
+        for name, values in curves.items():
+            axes.plot(dimensions, values, marker="o", label=name)
+        axes.set(xscale="log", xlabel="dimension")
+        axes.set_xticks(dimensions, labels=[str(d) for d in dimensions])
+        axes.minorticks_off()
+        axes.legend()
+    longer.set_ylabel("gain of the gradient norm")
+    lower.set(ylabel="f after the best gradient step / f before", yscale="log", ylim=(1e-9, 2.0))
     print("gains of 100 darts:", [round(gain, 2) for gain in gains["darts"]])
     return picture
+
+
+def after_a_step(f: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, weights: torch.Tensor) -> float:
+    """What the exact line search along the gradient leaves of f; rounding counts as 1e-9."""
+    gradient = weights * x
+    step = float(gradient @ gradient) / float(gradient @ (weights * gradient))
+    return max(float(f(x - step * gradient) / f(x)), 1e-9)

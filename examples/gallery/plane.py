@@ -1,35 +1,58 @@
 """Two functions of the plane.
 
-On Booth's quadratic the teleport turns the gradient into an eigenvector of the Hessian, and the next gradient step of
-length 1/λ lands on the minimiser. On Goldstein and Price's function it leads into another valley. Grey is the sub-level
-set in which the teleport has to stay.
+Gradient descent with a line search, alone and after one teleport at the start. On Booth's quadratic the teleport turns
+the gradient into an eigenvector of the Hessian, and the gradient step after it lands on the minimiser; on Goldstein and
+Price's function it leads along the level set to where the walls are steepest. Grey is the sub-level set in which a
+teleport has to stay. Below, the same runs against cost, the teleport's included: a flat piece is its price.
 """
 
 from __future__ import annotations
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import levelport
 from levelport.lab.level_sets import draw_level_sets, draw_path, mark, mark_minimisers, window_with
+from levelport.optim import Armijo
 from levelport.problems.functions import function_named
+
+RUNS = {"alone": (levelport.Never(), "tab:blue", "s"), "teleported once": (levelport.At(0), "tab:orange", "o")}
+
+
+def draw(name: str, plane: Axes, curves: Axes) -> None:
+    """One function: the ways through the plane, and f - f* against cost."""
+    function = function_named(name)
+    start = torch.tensor(function.start, dtype=torch.float64)
+    paths: dict[str, list[list[float]]] = {}
+    for label, (schedule, colour, marker) in RUNS.items():
+        path = paths[label] = []
+        result = levelport.minimize(
+            function, start, Armijo(), schedule=schedule, solver="auto", tol=1e-10, max_cost=200,
+            callback=lambda row, point, path=path: path.append(point.x.tolist()),  # type: ignore[misc]
+        )  # fmt: skip
+        gaps = [max(row.value - function.minimum, 1e-14) for row in result.trace]
+        curves.semilogy([row.cost for row in result.trace], gaps, color=colour, marker=marker, ms=4, label=label)
+        print(
+            f"{name}, {label}: f - f* = {gaps[-1]:.0e} after {result.cost.gradient_equivalents:g} gradient equivalents"
+        )
+    window = window_with(function.window, [point for path in paths.values() for point in path])
+    draw_level_sets(plane, function, window, minimum=function.minimum, level=float(function(start)))
+    teleported = paths["teleported once"]
+    draw_path(plane, paths["alone"], color="tab:blue", style="dashed", marker="s", label="gradient descent")
+    draw_path(plane, teleported[:2], color="0.3", style="dotted", marker="", label="teleport")
+    draw_path(plane, teleported[1:], color="tab:orange", style="solid", marker="o", label="gradient descent after it")
+    mark(plane, start.tolist(), color="black", marker="s", label="start")
+    mark_minimisers(plane, function)
+    plane.set_title(name)
+    curves.set(xlabel="gradient equivalents", ylabel="f - f*")
 
 
 def main() -> Figure:
-    picture = Figure(figsize=(9, 4.2), layout="constrained")
-    for axes, name in zip(picture.subplots(1, 2), ("booth", "goldstein-price"), strict=True):
-        function = function_named(name)
-        start = torch.tensor(function.start, dtype=torch.float64)
-        result = levelport.teleport(function, start)
-        gradient = torch.func.grad(function)(result.x)
-        landed = result.x - gradient / result.curvature
-        path, level = [start.tolist(), result.x.tolist(), landed.tolist()], result.value_start
-        draw_level_sets(axes, function, window_with(function.window, path), minimum=function.minimum, level=level)
-        draw_path(axes, path[:2], color="0.3", style="dotted", marker="", label="teleport")
-        draw_path(axes, path[1:], color="tab:orange", style="solid", marker="o", label="gradient step 1/λ")
-        mark(axes, path[0], color="black", marker="s", label="start")
-        mark_minimisers(axes, function)
-        axes.set_title(f"{name}: ‖∇f‖ {result.gradient_norm_start:.3g} → {result.gradient_norm:.4g}")
-        axes.legend(loc="best", fontsize="small")
-        print(f"{name}: {result.message}; f = {function(landed):.6g} after one step (minimum {function.minimum:g})")
+    picture = Figure(figsize=(9, 7.5), layout="constrained")
+    rows = picture.subplots(2, 2, height_ratios=[1.3, 1.0])
+    for column, name in enumerate(("booth", "goldstein-price")):
+        draw(name, rows[0][column], rows[1][column])
+    handles, labels = rows[0][0].get_legend_handles_labels()
+    picture.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     return picture

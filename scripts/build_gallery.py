@@ -3,8 +3,8 @@
     python scripts/build_gallery.py [OUT]      OUT is docs/gallery unless said otherwise
 
 Every example is a file with a docstring and a function ``main() -> Figure``. Its page has what it shows, its picture,
-its code and what it printed; its notebook has the same code in a cell and the picture and the output of the run that the
-page shows. An example that fails ends the build; one whose package ``NEEDS`` is not here gets a page without a picture.
+its code and what it printed; its notebook has the same code in a cell, the picture and the output of that same run.
+An example that fails ends the build; one whose package ``NEEDS`` is not here gets a page without a picture.
 """
 
 from __future__ import annotations
@@ -87,24 +87,22 @@ def page(example: Example, printed: str) -> str:
 
 
 def notebook(example: Example, picture: Path, printed: str) -> dict[str, Any]:
-    """In Jupyter's format 4.5: the text, then one cell that defines everything and shows the figure of ``main()``."""
+    """In Jupyter's format 4.5: the text, a cell that defines everything, and one that runs it, with what came out."""
     outputs: list[dict[str, Any]] = []
     if printed:
         outputs.append({"output_type": "stream", "name": "stdout", "text": printed.splitlines(keepends=True)})
     if example.runs:
         data = {"image/png": base64.b64encode(picture.read_bytes()).decode("ascii"), "text/plain": ["<Figure>"]}
-        outputs.append({"output_type": "execute_result", "execution_count": 1, "data": data, "metadata": {}})
-    code = {
-        "cell_type": "code",
-        "id": "run",
-        "execution_count": 1 if example.runs else None,
-        "metadata": {},
-        "source": f"{example.code}\n\n\nmain()".splitlines(keepends=True),
-        "outputs": outputs,
-    }
-    words = {"cell_type": "markdown", "id": "words", "metadata": {}, "source": [f"# {example.title}\n\n{example.text}"]}
+        outputs.append({"output_type": "execute_result", "execution_count": 2, "data": data, "metadata": {}})
+    words = {"cell_type": "markdown", "id": "words", "metadata": {}, "source": f"# {example.title}\n\n{example.text}"}
+    cells = [words, _cell("define", 1, example.code, []), _cell("run", 2, "%matplotlib inline\nmain()", outputs)]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    return {"cells": [words, code], "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _cell(name: str, count: int, source: str, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+    ran = {"execution_count": count, "outputs": outputs}
+    return {"cell_type": "code", "id": name, "metadata": {}, "source": source.splitlines(keepends=True), **ran}
 
 
 def main() -> None:

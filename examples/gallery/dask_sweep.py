@@ -2,12 +2,13 @@
 
 Logistic regression on two data sets with six penalties, gradient descent with a line search without teleports and
 ``minimize``, which teleports before every step: 24 runs, sent to two worker processes that Dask starts on this machine.
-Every run is a frozen specification with a name on disk, so that a second start computes what is missing and nothing else.
-With the address of a scheduler in place of ``jobs=2`` the same lines use a cluster.
+Every run is a frozen specification with a name on disk, so that a second start computes only what is missing. With the
+address of a scheduler in place of ``jobs=2`` the same lines use a cluster.
 """
 
 from __future__ import annotations
 
+import math
 import tempfile
 from pathlib import Path
 
@@ -47,7 +48,8 @@ def main() -> Figure:
                 run = sweep.results[specs[data, method, reg].key].best
                 costs.append(spent_until_solved(run, run.facts["f_start"], run.facts["f_star"], ACCURACY, Axis.COST))
             panel.loglog(PENALTIES, costs, marker="o", label=label)
-            print(f"{data}, {label}: {', '.join(f'{cost:.0f}' for cost in costs)}")
+            words = [f"{cost:.0f}" if math.isfinite(cost) else "not reached" for cost in costs]
+            print(f"{data}, {label}: {', '.join(words)}")
         panel.set(title=data, xlabel="penalty")
     panel.legend()
     picture.axes[0].set_ylabel(f"gradient equivalents to {ACCURACY:g}")

@@ -40,9 +40,7 @@ def main() -> Figure:
 
     floor, rounding = problem.optimum().value, found.descent.rounding
     for name, schedule in (("alone", levelport.Never()), ("with teleports", levelport.Every(2, start=1))):
-        result = levelport.minimize(
-            objective, start, Armijo(), schedule=schedule, solver="auto", max_cost=300, gtol=1e-9
-        )
+        result = levelport.minimize(objective, start, Armijo(), schedule=schedule, solver="auto", max_cost=300)
         rows = [(row.cost, row.value - floor) for row in result.trace if row.value - floor > rounding]
         spent.semilogy(*zip(*rows, strict=True), marker=".", label=name)
     promised.set(

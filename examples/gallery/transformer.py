@@ -40,7 +40,8 @@ def main() -> Figure:
         optimizer = levelport.Teleported(torch.optim.SGD(block.parameters(), lr=0.1), schedule)
         bills: list[float] = []
         optimizer.register_teleport_hook(lambda result, bills=bills: bills.append(result.cost.gradient_equivalents))  # type: ignore[misc]
-        spent, losses = [], []
+        spent: list[float] = []
+        losses: list[float] = []
         while len(losses) + sum(bills) < BUDGET:
             spent.append(len(losses) + sum(bills))
             loss = optimizer.step(lambda block=block: nn.functional.mse_loss(block(tokens), target))  # type: ignore[misc]

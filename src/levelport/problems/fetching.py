@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from levelport.checks import unknown_name
 from levelport.problems.atomic import replacing
 from levelport.problems.catalogue import MNIST_FILES, UCI, MnistFile, UciSet, content_digest
 from levelport.problems.storage import DataError, cache_directory, read_mnist_file, read_uci, uci_file
@@ -46,6 +47,8 @@ def fetch(
     """
     if name == "mnist":
         return [_fetch_mnist_file(entry, source, mirror, on_piece) for entry in MNIST_FILES]
+    if name not in UCI:
+        raise unknown_name("stored data set", name, [*UCI, "mnist"])
     return [_fetch_uci(UCI[name], source, mirror, on_piece)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,18 @@ def test_a_forbidden_import_is_seen(tmp_path: Path) -> None:
         (tmp_path / room).mkdir()
         (tmp_path / room / "wrong.py").write_text(f"def later():\n    {line}\n")
     assert violations(tmp_path) == ["optim/wrong.py imports from lab", "solvers/wrong.py imports from optim"]
+
+
+def test_the_map_names_every_folder() -> None:
+    """docs/architecture.md, which people find their way by."""
+    page = Path(__file__).resolve().parents[1] / "docs" / "architecture.md"
+    text = page.read_text(encoding="utf-8")
+    folders = [path for path in ROOT.rglob("*") if path.is_dir() and (path / "__init__.py").exists()]
+    assert len(folders) > 10
+    assert [str(path.relative_to(ROOT)) for path in folders if f"{path.name}/" not in text] == []
+    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", text))
+    homes = (ROOT, ROOT.parents[1])
+    assert sorted(name for name in named if not any((home / name).exists() for home in homes)) == []
 
 
 def test_no_verb_hides_a_module() -> None:

@@ -20,8 +20,8 @@ from levelport.cli import app
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [page for page in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))] if "gallery" not in page.parts]
 BLOCK = re.compile(r"(<!-- not run: (?P<why>[^>]+?) -->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.S | re.M)
-KINDS = {"python", "pycon", "console", "text", "mermaid"}
-"""What a fenced block may be: run here, run by test_api_examples.py, commands, output, a drawing."""
+KINDS = {"python", "pycon", "console", "text"}
+"""What a fenced block may be: run here, run by test_api_examples.py, commands, output or drawings."""
 
 MINUTES, HOURS, NETWORK = "takes minutes", "takes hours", "downloads"
 NOT_RUN = {

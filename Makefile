@@ -49,11 +49,14 @@ types: $(VENV)/.dev ## mypy
 unit: $(VENV)/.dev ## pytest on two processes
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-# What rounding can decide, once more on torch's code path for processors without vector units.
+# What rounding can decide, once more on torch's code path for processors without vector units; examples, ranks and
+# leaks are about processes and memory, and take long.
 NUMERICAL := tests/solvers tests/functions tests/objectives tests/theory tests/optim tests/test_pinned_counts.py
 
+UNMOVED := tests/optim/test_examples.py tests/optim/test_optim_distributed.py tests/solvers/test_leaks.py
+
 plain: $(VENV)/.dev ## the numerical tests on torch's plain code path
-	ATEN_CPU_CAPABILITY=default $(BIN)/python -m pytest -n 2 --dist worksteal $(NUMERICAL)
+	ATEN_CPU_CAPABILITY=default $(BIN)/python -m pytest -n 2 --dist worksteal $(NUMERICAL) $(UNMOVED:%=--ignore %)
 
 # Old versions warn of what newer ones of their own dependencies deprecate: no error here. torch's own index has the
 # builds without CUDA.

@@ -125,7 +125,7 @@ def _reproduce_one(study: Study, setup: Setup, out: Path, backend: Backend) -> i
     for failure in done.sweep.failures[:5]:
         say(f"failed: {failure}", "red")
     _print_claims(done.claims)
-    directory = figure_directory(out, setup.tier, study.name, setup.protocol)
+    directory = figure_directory(out, setup.tier, study.name, setup.protocol, setup.reference)
     took = in_words(done.sweep.seconds) if done.sweep.computed else "nothing to compute"
     say(f"{len(done.pictures)} pictures and table.csv in {directory} ({took})")
     return len(done.sweep.failures)

@@ -9,30 +9,27 @@ are the gradients:
 Along a ray the margins are linear in the step, X (w - η g) = X w - η X g, so that a line search takes no further
 product with X.
 
-**Fully connected networks.** On a mini-batch a layer of all members is one batched product, H_j ← φ(H_j W_jᵀ + b_j),
-and since member j's loss depends on row j of the parameters only, one backward pass through Σ_j f_j gives all
-gradients. On all samples the products are large enough to be done one member after the other, without autograd
-(:mod:`levelport.lab.paper.network`), which is faster.
+**Fully connected networks.** A layer of all members is one batched product, H_j ← φ(H_j W_jᵀ + b_j), and so on back
+(:mod:`levelport.lab.paper.network`). Where the samples are many, the products are large enough to be done for a few
+members, or one, at a time, which is kinder to the caches.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from levelport.lab.paper.member_points import LogisticPoints, MemberPoints, SeparatePoints
 from levelport.lab.paper.methods import Ray
-from levelport.lab.paper.network import NetworkObjective
+from levelport.lab.paper.network import Network, NetworkObjective, NetworkPoints, Pass
 from levelport.objective import Objective
-from levelport.problems.benchmark_problem import Problem, with_ones
-from levelport.problems.datasets import Targets
+from levelport.problems.benchmark_problem import Problem, Samples, with_ones
 from levelport.problems.models import MLP
 
-_ACTIVATIONS = {"relu": torch.relu, "softplus": F.softplus}
-_MOST_ENTRIES = 20_000_000  # of the widest layer's output, over all members of a group: bounds memory
+_MOST_ENTRIES = 500_000  # of a layer's output, over all members of a group: more do not fit into a cache
 
 
 def batched(problem: Problem) -> BatchedProblem:
@@ -64,6 +61,10 @@ class BatchedProblem(ABC):
     @abstractmethod
     def ray(self, W: Tensor, directions: Tensor, rows: Tensor | None = None) -> Ray:
         """η ↦ f(w_j - η_j d_j)."""
+
+    @abstractmethod
+    def points(self, W: Tensor) -> MemberPoints:
+        """The rows of ``W`` as points, for Hessian-vector products; on all samples."""
 
     @abstractmethod
     def accuracies(self, W: Tensor) -> Tensor:
@@ -102,6 +103,9 @@ class BatchedLogistic(BatchedProblem):
 
         return values
 
+    def points(self, W: Tensor) -> MemberPoints:
+        return LogisticPoints(W, self._signed, self.reg)
+
     def _values(self, margins: Tensor, W: Tensor) -> Tensor:
         return F.logsigmoid(margins).mean(dim=0).neg_().add_(W.square().sum(dim=1), alpha=self.reg)
 
@@ -115,83 +119,53 @@ class BatchedNetwork(BatchedProblem):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        if not isinstance(problem.model, MLP):
-            raise TypeError(f"{problem} is not a network.")
-        self._activation = _ACTIVATIONS[problem.model.activation]
-        self._sizes = problem.model.sizes(problem.info.features, problem.info.outputs)
+        self._network = Network(problem)
         self._train, self._test = problem.train, problem.test
         self.objective = NetworkObjective(problem)  # the same f as the problem's own, without autograd
 
-    def _forward(self, W: Tensor, inputs: Tensor) -> Tensor:
-        """Outputs of all members, (members, samples, outputs); parameters are laid out as in ``nn.Sequential``."""
-        hidden, offset = inputs.expand(len(W), *inputs.shape), 0
-        for layer, (fan_in, fan_out) in enumerate(pairwise(self._sizes)):
-            if layer:
-                hidden = self._activation(hidden)
-            weight = W[:, offset : offset + fan_in * fan_out].view(len(W), fan_out, fan_in)
-            offset += fan_in * fan_out
-            bias = W[:, offset : offset + fan_out]
-            offset += fan_out
-            hidden = torch.baddbmm(bias[:, None], hidden, weight.transpose(1, 2))
-        return hidden
+    def _samples(self, rows: Tensor | None) -> Samples:
+        return self._train if rows is None else Samples(self._train.inputs[rows], self._train.targets[rows])
 
-    def _losses(self, W: Tensor, rows: Tensor | None) -> Tensor:
-        """Mean loss of every member, without the penalty."""
-        inputs, targets = self._train.inputs, self._train.targets
-        if rows is not None:
-            inputs, targets = inputs[rows], targets[rows]
-        outputs = self._forward(W, inputs)
-        if self.problem.info.targets is Targets.CLASSES:
-            repeated = targets.expand(len(W), -1)
-            return F.cross_entropy(outputs.transpose(1, 2), repeated, reduction="none").mean(dim=1)
-        return -F.logsigmoid(targets * outputs.squeeze(2)).mean(dim=1)
-
-    def _groups(self, W: Tensor, rows: Tensor | None) -> list[slice]:
-        entries = (self.samples if rows is None else len(rows)) * max(self._sizes)
-        size = max(1, _MOST_ENTRIES // entries)
-        return [slice(start, start + size) for start in range(0, len(W), size)]
+    def _groups(self, members: Tensor, samples: Samples) -> tuple[Tensor, ...]:
+        """Members that are evaluated together."""
+        entries = len(samples) * max(self._network.sizes[1:])
+        return members.split(max(1, _MOST_ENTRIES // entries))
 
     def values_and_gradients(
         self, W: Tensor, rows: Tensor | None = None, wanted: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        if rows is None:
-            f, g = W.new_zeros(len(W)), torch.zeros_like(W)
-            for member in _members(W, wanted):
-                point = self.objective.at(W[member])
-                g[member], f[member] = point.gradient, point.value
-            return f, g
-        values, gradients = [], []
-        for group in self._groups(W, rows):
-            leaf = W[group].detach().requires_grad_()
-            losses = self._losses(leaf, rows)
-            (gradient,) = torch.autograd.grad(losses.sum(), leaf)
-            values.append(losses.detach())
-            gradients.append(gradient)
-        return torch.cat(values) + self._penalty(W), torch.cat(gradients).add_(W, alpha=2.0 * self.reg)
+        samples = self._samples(rows)
+        groups = self._groups(_members(W, wanted), samples)
+        if len(groups) == 1 and len(groups[0]) == len(W):
+            evaluated = Pass(W, self._network, samples)
+            return evaluated.values, evaluated.gradients()
+        f, g = W.new_zeros(len(W)), torch.zeros_like(W)
+        for group in groups:
+            evaluated = Pass(W[group], self._network, samples)
+            f[group], g[group] = evaluated.values, evaluated.gradients()
+        return f, g
 
     def ray(self, W: Tensor, directions: Tensor, rows: Tensor | None = None) -> Ray:
-        @torch.no_grad()
+        samples = self._samples(rows)
+
         def values(steps: Tensor, wanted: Tensor) -> Tensor:
-            moved = W - steps[:, None] * directions
-            if rows is None:
-                f = W.new_full((len(W),), torch.inf)
-                for member in _members(W, wanted):
-                    f[member] = self.objective.at(moved[member]).value
-                return f
-            losses = [self._losses(moved[group], rows) for group in self._groups(moved, rows)]
-            return torch.cat(losses) + self._penalty(moved)
+            f = W.new_full((len(W),), torch.inf)
+            for group in self._groups(_members(W, wanted), samples):
+                f[group] = self._network.values(W[group] - steps[group, None] * directions[group], samples)
+            return f
 
         return values
 
-    def _penalty(self, W: Tensor) -> Tensor:
-        return self.reg * W.square().sum(dim=1)
+    def points(self, W: Tensor) -> MemberPoints:
+        if len(self._groups(torch.arange(len(W)), self._train)) <= 1:
+            return NetworkPoints(W, self._network, self._train)
+        return SeparatePoints(W, [self.objective.at(w) for w in W])
 
-    @torch.no_grad()
     def accuracies(self, W: Tensor) -> Tensor:
         shares = []
-        for group in self._groups(W, None):
-            output = self._forward(W[group], self._test.inputs)
-            if self.problem.info.targets is Targets.CLASSES:
+        for group in self._groups(torch.arange(len(W)), self._test):
+            output = self._network.activations(self._network.layers(W[group]), self._test.inputs)[-1]
+            if self._network.several:
                 right = output.argmax(dim=2) == self._test.targets
             else:
                 right = output[:, :, 0] * self._test.targets > 0
@@ -199,5 +173,5 @@ class BatchedNetwork(BatchedProblem):
         return torch.cat(shares)
 
 
-def _members(W: Tensor, wanted: Tensor | None) -> list[int]:
-    return list(range(len(W))) if wanted is None else [int(member) for member in wanted.nonzero()]
+def _members(W: Tensor, wanted: Tensor | None) -> Tensor:
+    return torch.arange(len(W)) if wanted is None else wanted.nonzero()[:, 0]

@@ -1,7 +1,7 @@
 """From a study to files: run what is missing, draw, write the numbers, check the claims.
 
-Everything of one figure lies in ``OUT/TIER/FIGURE/`` (released protocol: ``OUT/TIER/FIGURE-released/``): pictures (PNG
-and PDF), ``table.csv``, its short form
+Everything of one figure lies in ``OUT/TIER/FIGURE/`` (released protocol: ``FIGURE-released``; with another f* than the
+exact one, say, ``FIGURE-released-optima-released``): pictures (PNG and PDF), ``table.csv``, its short form
 ``digest.csv``, and ``summary.json`` with the claims, the cost and the environment, which the report is made of.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from levelport.lab.choices import Protocol, Tier
+from levelport.lab.choices import Protocol, Reference, Tier
 from levelport.lab.claims import Claim
 from levelport.lab.engine.backends import Backend
 from levelport.lab.engine.progress import Progress
@@ -73,7 +73,7 @@ def reproduce(
         say(sentence)
     sweep = run_plan(plan, store, backend, progress)
     results = Results(sweep.results)
-    directory = figure_directory(out, setup.tier, study.name, setup.protocol)
+    directory = figure_directory(out, setup.tier, study.name, setup.protocol, setup.reference)
     remove_leftovers(directory)
     with small_print():
         pictures = [
@@ -90,9 +90,12 @@ def reproduce(
     return Reproduced(study, sweep, tuple(pictures), table, tuple(claims))
 
 
-def figure_directory(out: Path, tier: Tier, name: str, protocol: Protocol = "text") -> Path:
+def figure_directory(
+    out: Path, tier: Tier, name: str, protocol: Protocol = "text", reference: Reference = "exact"
+) -> Path:
     """Where the files of one figure are."""
-    return out / tier / (name if protocol == "text" else f"{name}-{protocol}")
+    name = name if protocol == "text" else f"{name}-{protocol}"
+    return out / tier / (name if reference == "exact" else f"{name}-optima-{reference}")
 
 
 @dataclass(frozen=True)

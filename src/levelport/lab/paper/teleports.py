@@ -47,8 +47,10 @@ class TeleportPlan:
 
     def teleporter(self) -> Solver:
         """The configured solver."""
-        if self.solver == "ours":
-            return Auto(explore=1)
+        return Auto(explore=1) if self.solver == "ours" else self.published()
+
+    def published(self) -> SQP:
+        """The paper's algorithm in the mode that is planned."""
         published = SQP.released() if self.solver == "released" else SQP(final="last")
         return replace(published, rho=self.rho, max_iterations=self.limit, max_backtracks=self.backtracks)
 

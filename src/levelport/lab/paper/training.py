@@ -23,6 +23,7 @@ from torch import Tensor
 
 from levelport.lab.engine.spec import Curve, Run, RunSpec, RunStatus
 from levelport.lab.paper.batched import BatchedProblem, batched
+from levelport.lab.paper.batched_sqp import teleport_together
 from levelport.lab.paper.methods import Method
 from levelport.lab.paper.teleports import TeleportPlan
 from levelport.objective import Cost
@@ -53,7 +54,7 @@ class Training(RunSpec):
     """
 
     kind: ClassVar[str] = "training"
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     problem: str
     reg: float
     method: Method
@@ -226,14 +227,23 @@ class Descent:
         assert self.plan is not None
         self.bills.values -= self._forward_paid  # a teleport evaluates the gradient where it starts
         self._forward_paid[:] = 0.0
-        for member in self._living():
-            result = self.plan.apply(self.problem.objective, self.W[member])
-            assert isinstance(result.x, Tensor)
-            self.W[member] = result.x
-            self.bills.add(member, result.cost)
-            if self.batches is None:  # the gradient where it ended is known: the step need not pay for it again
-                self.bills.gradients[member] -= 1.0
-            self.teleports[member] += 1
+        living = self._living()
+        if self.plan.solver != "ours":
+            began = time.perf_counter()
+            together = teleport_together(self.problem, self.W[living], self.plan.published())
+            self.W[living] = together.W
+            self.bills.gradients[living] += together.gradients
+            self.bills.hvps[living] += together.hvps
+            self._share_time(began)
+        else:
+            for member in living:
+                result = self.plan.apply(self.problem.objective, self.W[member])
+                assert isinstance(result.x, Tensor)
+                self.W[member] = result.x
+                self.bills.add(member, result.cost)
+        if self.batches is None:  # the gradient where it ended is known: the step need not pay for it again
+            self.bills.gradients[living] -= 1.0
+        self.teleports[living] += 1
         self._bury()
 
     def _record(self, f: Tensor, g: Tensor) -> None:

@@ -6,13 +6,16 @@ The colours are those of Okabe and Ito, which people with any colour vision can 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
 from levelport.problems.atomic import replacing
 
@@ -65,6 +68,29 @@ def legend_below(figure: Figure, entries: list[LegendEntry]) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), columns), frameon=False)
 
 
+def keep_labels_apart(figure: Figure) -> None:
+    """Hide tick labels that would touch their neighbours: those of minor ticks first, then every other one."""
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        for along, axis in enumerate((axes.xaxis, axes.yaxis)):
+            if _touching(_labels(axis, along, minor=True)):
+                axis.set_tick_params(which="minor", labelbottom=False, labelleft=False)
+            while _touching(shown := _labels(axis, along, minor=False)):
+                for label in shown[1::2]:
+                    label.set_visible(False)
+
+
+def _labels(axis: Axis, along: int, *, minor: bool) -> list[Text]:
+    """Labels that are drawn, in their order along the axis; with the minor ones those of major ticks, too."""
+    labels = [*axis.get_ticklabels(), *(axis.get_ticklabels(minor=True) if minor else [])]
+    shown = [label for label in labels if label.get_visible() and label.get_text()]
+    return sorted(shown, key=lambda label: float(label.get_window_extent().get_points()[0][along]))
+
+
+def _touching(labels: list[Text]) -> bool:
+    return any(a.get_window_extent().overlaps(b.get_window_extent()) for a, b in pairwise(labels))
+
+
 def picture_format(path: Path) -> str:
     """The format that the name of a picture asks for; ValueError if it is none that we write."""
     kind = path.suffix[1:].lower()
@@ -74,7 +100,9 @@ def picture_format(path: Path) -> str:
 
 
 def save(figure: Figure, *paths: Path) -> list[Path]:
-    """Write the picture in the formats that the names ask for; a reader never sees half a picture."""
+    """Write the picture in the formats that the names ask for; a reader never sees half a picture, nor labels that
+    lie on each other."""
+    keep_labels_apart(figure)
     for path in paths:
         kind = picture_format(path)
         undated: dict[str, Any] = {"metadata": {"CreationDate": None}} if kind == "pdf" else {}

@@ -125,13 +125,15 @@ def experiment(
 
 
 def figure(experiments: Sequence[PlaneExperiment]) -> Figure:
-    """One row per function: paths through the level sets, objective, gradient norm."""
-    picture = Figure(figsize=(11.0, 3.6 * len(experiments)), layout="constrained")
-    rows = picture.subplots(len(experiments), 3, squeeze=False, width_ratios=[1.2, 1.0, 1.0])
-    for one, (plane, objective, gradient) in zip(experiments, rows, strict=True):
+    """One row per function: paths through the level sets; objective and gradient norm over steps; objective over cost,
+    since a step may be dear and a teleport is not free."""
+    picture = Figure(figsize=(14.0, 3.6 * len(experiments)), layout="constrained")
+    rows = picture.subplots(len(experiments), 4, squeeze=False, width_ratios=[1.2, 1.0, 1.0, 1.0])
+    for one, (plane, objective, gradient, spent) in zip(experiments, rows, strict=True):
         _draw_plane(plane, one)
         _draw_curves(objective, one, gap=True)
         _draw_curves(gradient, one, gap=False)
+        _draw_curves(spent, one, gap=True, cost=True)
     handles, labels = rows[0][0].get_legend_handles_labels()
     picture.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     return picture
@@ -155,14 +157,14 @@ def _draw_plane(axes: Axes, one: PlaneExperiment) -> None:
     axes.set_title(function.name.title())
 
 
-def _draw_curves(axes: Axes, one: PlaneExperiment, *, gap: bool) -> None:
-    """f - f* or ‖∇f‖ over the steps; a teleport is a vertical line at step 0."""
+def _draw_curves(axes: Axes, one: PlaneExperiment, *, gap: bool, cost: bool = False) -> None:
+    """f - f* or ‖∇f‖ over the steps, where a teleport is a vertical line at step 0, or over what they cost."""
     floor = 1e-12 * (one.teleport.value_start if gap else one.teleport.gradient_norm)
     for journey, (color, style, marker) in zip(one.journeys, _STYLES, strict=True):
         rows = journey.result.trace
         heights = [row.value - one.function.minimum if gap else row.gradient_norm for row in rows]
         axes.semilogy(
-            [row.iteration for row in rows],
+            [row.cost if cost else row.iteration for row in rows],
             [max(height, floor) for height in heights],
             color=color,
             linestyle=style,
@@ -170,6 +172,6 @@ def _draw_curves(axes: Axes, one: PlaneExperiment, *, gap: bool) -> None:
             markersize=3,
             linewidth=1.4,
         )
-    axes.set_xlabel("steps")
+    axes.set_xlabel("gradient equivalents" if cost else "steps")
     axes.set_title("$f(w) - f^*$" if gap else r"$\|\nabla f(w)\|$")
     axes.grid(alpha=0.25)

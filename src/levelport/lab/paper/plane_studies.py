@@ -221,7 +221,8 @@ class UpdateGeometry(Study):
             panel.annotate("", xy=tuple(head), xytext=tuple(tail), arrowprops=look, zorder=4)
         for name, point, offset in (("$x_t$", x, (6, -9)), ("$x_{t+1}$", after, (-22, -4))):
             panel.plot(*point, marker="o", color=BLACK, markersize=4, zorder=5)
-            panel.annotate(name, tuple(point), xytext=offset, textcoords="offset points")
+            behind = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}  # lines cross there
+            panel.annotate(name, tuple(point), xytext=offset, textcoords="offset points", bbox=behind, zorder=6)
         panel.plot(0, 0, marker="+", color=BLACK, markersize=8)
         panel.annotate("$w^*$", (0, 0), xytext=(4, 4), textcoords="offset points")
         panel.set_aspect("equal")

@@ -92,7 +92,6 @@ smoke: $(VENV)/.dev ## every figure of the paper on tiny data
 	$(BIN)/levelport reproduce all --tier smoke --jobs 2 --out build/smoke
 
 docs: $(VENV)/.dev ## the site in build/site: runs the gallery, then builds strictly
-	$(PIP) --editable '.[docs]'
 	$(BIN)/python scripts/build_gallery.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 

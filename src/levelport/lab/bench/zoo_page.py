@@ -15,6 +15,12 @@ from levelport.lab.pages import folded
 from levelport.problems.atomic import write_text
 
 HALVES = ("reported", "development")
+_CALLED = {
+    "statistical": "statistical models",
+    "smooth": "smooth networks",
+    "relu": "ReLU networks",
+    "float32": "networks in float32",
+}
 MIDDLE = Budget(50)
 """The default budget of ``levelport.teleport``: the one that the opening speaks of."""
 
@@ -74,19 +80,19 @@ def opening(table: pd.DataFrame, best: dict[str, float]) -> str:
         shares = []
         for group in GROUPS:
             mine = rows[(rows["solver"] == solver) & (rows["group"] == group)]
-            ratios = [
-                norm / best[name] for name, norm in zip(mine["problem"], mine[f"{MIDDLE.name}: norm"], strict=True)
-            ]
+            norms = zip(mine["problem"], mine[f"{MIDDLE.name}: norm"], strict=True)
+            ratios = [norm / best[name] for name, norm in norms]
             if ratios:
-                shares.append(f"{math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f} on {group} problems")
-        return ", ".join(shares) or "nothing: it has not been run"
+                shares.append(f"{_CALLED[group]} {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}")
+        return ", ".join(shares) or "not run"
 
     return (
         f"How near do the solvers come to the largest gradient norm on the level set, on {rows['problem'].nunique()} "
-        f"problems of the {half} half?\n"
-        f"With {MIDDLE.amount} Hessian-vector products the default, `auto`, reaches of the best known norm (geometric "
-        f"means) {reached('auto')}.\nThe paper's algorithm reaches, as its text has it, "
-        f"{reached('SQP, text')}, and as its authors ran it, {reached('SQP, released')}."
+        f"problems{' that nothing was developed on' if half == 'reported' else ''}?\n"
+        f"With {MIDDLE.amount} Hessian-vector products the default, `auto`, reaches of the best known norm "
+        f"(geometric means): {reached('auto')}.\n"
+        f"The paper's algorithm reaches, as its text has it: {reached('SQP, text')}; as its authors ran it: "
+        f"{reached('SQP, released')}."
     )
 
 

@@ -1,4 +1,4 @@
-"""Mini-batch training with full-batch teleports, once every few epochs.
+"""Mini-batch training with full-batch teleports, once every few epochs, and without.
 
     python examples/minibatch.py
 
@@ -12,10 +12,10 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from levelport.optim import Batches, Every, Teleported
+from levelport.optim import Batches, Every, Never, Schedule, Teleported
 
 
-def main() -> None:
+def train(schedule: Schedule) -> None:
     torch.manual_seed(0)
     images, digits = load_digits(return_X_y=True)
     data = TensorDataset(torch.tensor(images[:1000] / 16.0, dtype=torch.float32), torch.tensor(digits[:1000]))
@@ -28,7 +28,7 @@ def main() -> None:
     fixed = [tuple(batch) for batch in DataLoader(data, batch_size=250)]
     optimizer = Teleported(
         torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, dampening=0.9),
-        schedule=Every(3, start=2, unit="epochs"),
+        schedule,
         steps_per_epoch=len(loader),
         teleport_on=Batches(loss_on, fixed),
         max_hvps=8,
@@ -41,6 +41,12 @@ def main() -> None:
         with torch.no_grad():
             total = sum(loss_on(x, y).item() * len(x) for x, y in fixed) / len(data)
         print(f"epoch {epoch}: loss {total:.4f}{gain}")
+
+
+def main() -> None:
+    for schedule in (Never(), Every(3, start=2, unit="epochs")):
+        print(f"teleports: {schedule}")
+        train(schedule)
 
 
 if __name__ == "__main__":

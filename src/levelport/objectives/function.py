@@ -203,7 +203,7 @@ class FunctionObjective(Objective):
 
     Example:
         >>> objective = FunctionObjective(lambda x: (x**4).sum(), like=torch.ones(3))
-        >>> objective.at(torch.ones(3)).gradient
+        >>> objective.at(torch.ones(3)).gradient.round(decimals=3)
         tensor([4., 4., 4.])
     """
 

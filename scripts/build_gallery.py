@@ -15,6 +15,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import re
 import runpy
 import sys
 import time
@@ -27,7 +28,9 @@ import matplotlib
 matplotlib.use("Agg")
 
 ROOT = Path(__file__).resolve().parents[1]
-EXAMPLES = sorted((ROOT / "examples" / "gallery").glob("*.py"))
+ORDER = re.findall(r"gallery/(\w+)\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+"""The menu's, and so the index's."""
+EXAMPLES = sorted((ROOT / "examples" / "gallery").glob("*.py"), key=lambda path: ORDER.index(path.stem))
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def _named(node: ast.Assign) -> str:
 
 
 def build(path: Path, out: Path) -> str:
-    """Write page, picture and notebook of the example at ``path``; its line in the index."""
+    """Write page, picture and notebook of the example at ``path``; its place in the index."""
     example = Example.read(path)
     began, printed = time.perf_counter(), io.StringIO()
     picture = out / f"{example.stem}.png"
@@ -70,7 +73,8 @@ def build(path: Path, out: Path) -> str:
     (out / f"{example.stem}.ipynb").write_text(json.dumps(notebook(example, picture, printed.getvalue()), indent=1))
     (out / f"{example.stem}.md").write_text(page(example, printed.getvalue()), encoding="utf-8")
     print(f"{example.stem}: {time.perf_counter() - began:.1f} s" + ("" if example.runs else ", not run"))
-    return f"* [{example.title}]({example.stem}.md): {example.text.split('.')[0]}."
+    shown = f"![{example.title}]({picture.name}) " if example.runs else ""
+    return f"[{shown}**{example.title}**]({example.stem}.md)\n"
 
 
 def page(example: Example, printed: str) -> str:
@@ -108,11 +112,12 @@ def _cell(name: str, count: int, source: str, outputs: list[dict[str, Any]]) -> 
 def main() -> None:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "gallery"
     out.mkdir(parents=True, exist_ok=True)
-    lines = [build(example, out) for example in EXAMPLES]
+    places = [build(example, out) for example in EXAMPLES]
     head = (
         "# Gallery\n\nEach was run when this page was made, in seconds, and shows the run without teleports, too.\n\n"
     )
-    (out / "index.md").write_text(head + "\n".join(lines) + "\n")
+    grid = '<div class="gallery" markdown="1">\n\n' + "\n".join(places) + "\n</div>\n"
+    (out / "index.md").write_text(head + grid, encoding="utf-8")
 
 
 if __name__ == "__main__":

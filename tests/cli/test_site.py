@@ -72,8 +72,8 @@ def test_notebooks_are_the_examples(example: Any, tmp_path: Path) -> None:
 
 
 def test_the_cheapest_example_becomes_a_page(tmp_path: Path) -> None:
-    line = GALLERY["build"](ROOT / "examples" / "gallery" / "plane.py", tmp_path)
-    assert line.startswith("* [Two functions of the plane](plane.md)")
+    place = GALLERY["build"](ROOT / "examples" / "gallery" / "plane.py", tmp_path)
+    assert place == "[![Two functions of the plane](plane.png) **Two functions of the plane**](plane.md)\n"
     page = (tmp_path / "plane.md").read_text(encoding="utf-8")
     assert "booth, alone: f - f* =" in page
     assert "booth, teleported once: f - f* =" in page

@@ -95,7 +95,7 @@ docs: $(VENV)/.dev ## the site in build/site: runs the gallery, then builds stri
 	$(BIN)/python scripts/build_gallery.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-bench: $(VENV)/.dev ## solvers against SciPy and the published settings (minutes; not a test)
+bench: $(VENV)/.dev ## solvers on the zoo of problems (most of an hour; not a test)
 	$(PIP) --editable '.[bench]'
 	$(BIN)/levelport bench solvers --report docs/results
 

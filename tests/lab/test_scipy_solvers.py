@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from levelport import Auto, TeleportStatus, teleport
+from levelport.lab.bench.demo_race import logistic_case
 from levelport.lab.bench.scipy_solvers import ALL_SOLVERS, ScipySolver, any_solver
-from levelport.lab.bench.solvers import logistic_case
 from levelport.lab.level_sets import Trails, window_with
 from levelport.lab.paper.plane import ExactNewton, experiment
 from levelport.objectives import FunctionObjective

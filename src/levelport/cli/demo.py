@@ -74,7 +74,7 @@ def _solvers(console: Console, out: Path) -> Path:
     from rich.progress import track
     from rich.table import Table
 
-    from levelport.lab.bench.solvers import CONTESTANTS, DEMO_BUDGETS, demo_figure, demo_race, logistic_case
+    from levelport.lab.bench.demo_race import CONTESTANTS, DEMO_BUDGETS, demo_figure, demo_race, logistic_case
     from levelport.lab.pictures import save
 
     console.rule("2  Solvers of the teleportation problem", align="left")

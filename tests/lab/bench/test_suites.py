@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import inspect
-import math
 import re
 from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 
 from levelport.cli.bench import bench_command
-from levelport.lab.bench import cost_table, safety, solvers
+from levelport.lab.bench import cost_table, safety
 from levelport.lab.bench.competitors import OURS
 from levelport.lab.bench.growth import HvpSpec
 from levelport.lab.bench.instances import ProblemName
 from levelport.lab.bench.page import write_pages
 from levelport.lab.bench.races import RaceSpec
 from levelport.lab.bench.safety import EqualCostSpec, TwinsSpec
-from levelport.lab.bench.solvers import CONTESTANTS, Case, SolversSpec
 from levelport.lab.bench.suites import SUITES
 from levelport.lab.engine.spec import RunSpec
 from levelport.lab.engine.store import Store
-from levelport.problems.quadratics import Quadratic
 
 
 def stored(tmp_path: Path, *specs: RunSpec) -> Store:
@@ -31,39 +27,6 @@ def stored(tmp_path: Path, *specs: RunSpec) -> Store:
     for spec in specs:
         store.put(spec, spec.run(), 1.0, {})
     return store
-
-
-def small_case() -> Case:
-    quadratic = Quadratic.random(torch.logspace(0, -1, 6, dtype=torch.float64), seed=3)
-    x = torch.ones(6, dtype=torch.float64)
-    return Case("a small quadratic", quadratic, x, quadratic.largest_gradient_norm(x))
-
-
-def large_case() -> Case:
-    """Too large for SciPy's dense matrices."""
-    quadratic = Quadratic.random(torch.linspace(1.0, 2.0, 501, dtype=torch.float64), seed=3)
-    return Case("a large quadratic", quadratic, torch.zeros(501, dtype=torch.float64))
-
-
-def test_solvers_become_a_table_and_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solvers, "CASES", (small_case, large_case))
-    monkeypatch.setattr(solvers, "HVP_LADDER", (6, 15))
-    monkeypatch.setattr(solvers, "CONTESTANTS", CONTESTANTS[:4])  # trust-constr takes its time
-    store = stored(tmp_path, SolversSpec(0, rounds=2), SolversSpec(1, rounds=1))
-    written = write_pages(store, tmp_path / "report")
-    assert {path.name for path in written} == {"solvers.csv", "solvers.md"}
-    table = pd.read_csv(tmp_path / "report" / "solvers.csv").set_index(["problem", "solver"])
-    assert len(table) == 8
-    ours = table.loc[("a small quadratic", "auto")]
-    assert ours["share_of_best"] == pytest.approx(1.0, abs=1e-6)
-    assert ours["gradient_norm_200_hvps"] == pytest.approx(small_case().known_maximum, rel=1e-6)
-    assert ours["timed_runs"] == 2
-    assert ours["cost_within_1_percent"] <= ours["gradient_equivalents"]
-    assert math.isnan(table.loc[("a large quadratic", "SciPy SLSQP")]["gradient_equivalents"])
-    page = (tmp_path / "report" / "solvers.md").read_text()
-    assert "SciPy SLSQP above 500 variables" in page
-    assert "| SciPy SLSQP | not run: too many variables |" in page
-    assert "Within 1 % of the best gradient norm: 2 of 2 problems" in page
 
 
 def test_attribution_becomes_a_page(tmp_path: Path) -> None:

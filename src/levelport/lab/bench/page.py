@@ -1,7 +1,7 @@
 """The pages of the benchmark with their tables and pictures, from whatever the store holds.
 
-``benchmark.md`` is the benchmark at equal cost; ``solvers.md`` and ``attribution.md`` are the small pages of the suites
-of these names. What is measured is in the tables; the prose says how it was measured.
+``benchmark.md`` is the benchmark at equal cost; ``solvers-zoo.md`` and ``attribution.md`` are the small pages of the
+suites ``solvers`` and ``attribution``. What is measured is in the tables; the prose says how it was measured.
 """
 
 from __future__ import annotations
@@ -12,16 +12,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from levelport.lab.bench import (
-    cost_table,
-    families_page,
-    families_tables,
-    findings,
-    pictures,
-    sections,
-    solvers_page,
-    tables,
-)
+from levelport.lab.bench import cost_table, families_page, families_tables, findings, pictures, sections, tables
 from levelport.lab.bench.competitors import ALONE, COMPETITORS, MEMORY, OURS, PERIOD
 from levelport.lab.bench.findings import HARD
 from levelport.lab.bench.growth import ACCURACY, REG
@@ -50,7 +41,6 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
     races = tables.races(results)
     small_table = races[races["family"] == "all samples"]  # has a page of its own and is no part of the benchmark
     frames = {
-        "solvers": tables.solvers(results),
         "benchmark": races[races["family"] != "all samples"],
         "benchmark-networks": tables.network_pairs(results, OURS, ALONE),
         "benchmark-optimality": tables.optimalities(results),
@@ -69,10 +59,8 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
     for name, frame in frames.items():
         if not frame.empty:
             written.append(directory / f"{name}.csv")
-            write_text(written[-1], frame.to_csv(index=False, float_format="%.8g" if name == "solvers" else "%.5g"))
+            write_text(written[-1], frame.to_csv(index=False, float_format="%.5g"))
     pages = {}
-    if not frames["solvers"].empty:
-        pages["solvers.md"] = solvers_page.page(frames["solvers"], _versions())
     if not small_table.empty:
         pages["attribution.md"] = cost_table.page(small_table)
     families = frames["families-moves"], frames["families-training"]
@@ -223,7 +211,7 @@ of fifty on the digits, three seeds. The picture shows the loss with teleports r
 the same number of gradient equivalents.
 """
 
-_VISITS = f"""A teleport by `Auto(explore=1)` with at most ten HVPs, once at the start, every {PERIOD} steps, or when
+_VISITS = f"""A teleport by `Auto()` with at most ten HVPs, once at the start, every {PERIOD} steps, or when
 they pay, which is the default of `Teleported` (SciPy's L-BFGS-B is restarted from the teleported point, so it loses its
 pairs; Adam and momentum keep their state). ReLU and softplus networks, reg 1e-4, medians with quartiles over
 networks; below 1 the teleports help.

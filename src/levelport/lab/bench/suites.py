@@ -27,7 +27,6 @@ from levelport.lab.bench.instances import ProblemName
 from levelport.lab.bench.optimality import OptimalitySpec
 from levelport.lab.bench.own_cost import MemorySpec, OverheadSpec
 from levelport.lab.bench.races import RaceSpec, TimingSpec
-from levelport.lab.bench.solvers import CASES, SolversSpec
 from levelport.lab.bench.zoo_run import zoo_specs
 from levelport.lab.choices import Tier
 from levelport.lab.engine.spec import RunSpec
@@ -145,7 +144,7 @@ def _families(tier: Tier) -> list[RunSpec]:
 
 
 SUITES: dict[str, Callable[[Tier], list[RunSpec]]] = {
-    "solvers": lambda tier: [*zoo_specs(), *(SolversSpec(case) for case in range(len(CASES)))],
+    "solvers": lambda tier: zoo_specs(),
     "attribution": lambda tier: [*cost_table.specs()],
     "logistic": _logistic,
     "held-out": _held_out,

@@ -14,7 +14,6 @@ from levelport.lab.bench.optimality import OptimalitySpec
 from levelport.lab.bench.own_cost import LARGE, MemorySpec, OverheadSpec
 from levelport.lab.bench.races import ACCURACIES, RaceSpec, TimingSpec
 from levelport.lab.bench.safety import EqualCostSpec, TwinsSpec, digest
-from levelport.lab.bench.solvers import SolversSpec, solvers_table
 from levelport.lab.engine.spec import Curve, Run
 from levelport.lab.engine.store import TaskResult
 from levelport.lab.paper.profiles import Axis, spent_until_solved
@@ -27,7 +26,6 @@ PROBLEM = ["family", "problem", "reg", "seed"]
 
 _SPECS = (
     RaceSpec,
-    SolversSpec,
     OptimalitySpec,
     TimingSpec,
     OverheadSpec,
@@ -149,11 +147,6 @@ def optimalities(results: Iterable[TaskResult]) -> pd.DataFrame:
         for result in of_kind(results, "optimality")
     ]
     return pd.DataFrame(rows).sort_values([*PROBLEM, "steps"], ignore_index=True) if rows else pd.DataFrame()
-
-
-def solvers(results: Iterable[TaskResult]) -> pd.DataFrame:
-    """A row per solver and teleportation problem of the suite that compares them."""
-    return solvers_table(of_kind(results, "solvers"))
 
 
 def safety(results: Iterable[TaskResult]) -> pd.DataFrame:

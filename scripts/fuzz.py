@@ -226,7 +226,7 @@ def _variables(layout: str, entries: list[float], dtype: str) -> str:
 def _arguments(rng: random.Random, door: str) -> tuple[list[str], dict[str, Any]]:
     facts: dict[str, Any] = {}
     arguments = []
-    solver = rng.choice(["'auto'", "'auto'", "'krylov'", "'krylov'", "'sqp'", "Auto(explore=1)", "Auto(memory=1)"])
+    solver = rng.choice(["'auto'", "'auto'", "'krylov'", "'krylov'", "'sqp'", "Auto(memory=1)"])
     facts["solver"] = solver
     arguments.append(f"solver={solver}")
     facts["max_hvps"] = rng.choice([1, 2, 3, 5, 10, 10, 20])

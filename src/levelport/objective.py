@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -83,6 +84,9 @@ class Ledger:
         return Cost(self.values, self.gradients, self.hvps)
 
 
+_SQUARE_IN_RANGE = 1e-140, 1e150
+
+
 def norm(v: Tensor) -> Tensor:
     """‖v‖₂ as a 0-d tensor, accumulated in float64 where the device has it.
 
@@ -92,12 +96,23 @@ def norm(v: Tensor) -> Tensor:
     if v.dtype != torch.float64 and v.device.type != "mps":
         return torch.linalg.vector_norm(v, dtype=torch.float64)
     size = torch.linalg.vector_norm(v)
-    if not 1e-140 < float(size) < 1e150 and v.dtype == torch.float64 and v.numel():
+    if not _SQUARE_IN_RANGE[0] < float(size) < _SQUARE_IN_RANGE[1] and v.dtype == torch.float64 and v.numel():
         largest = float(v.abs().max())
         if 0.0 < largest < math.inf:
             power = math.frexp(largest)[1]
             size = _times_power(torch.linalg.vector_norm(_times_power(v, -power)), power)
     return size
+
+
+def read(scalars: Sequence[Tensor], lengths_of: Sequence[Tensor] = ()) -> list[float]:
+    """The scalars, and then ‖v‖₂ of the vectors, in one read from the device: it waits for its results every time."""
+    exact = torch.float32 if any(v.device.type == "mps" for v in (*scalars, *lengths_of)) else torch.float64
+    lengths = [torch.linalg.vector_norm(v, dtype=exact) for v in lengths_of]
+    numbers: list[float] = torch.stack([*(number.to(exact) for number in scalars), *lengths]).tolist()
+    for index, v in enumerate(lengths_of, len(scalars)):
+        if not _SQUARE_IN_RANGE[0] < numbers[index] < _SQUARE_IN_RANGE[1]:
+            numbers[index] = float(norm(v))
+    return numbers
 
 
 def _times_power(v: Tensor, power: int) -> Tensor:
@@ -155,7 +170,7 @@ class Point(ABC):
     def gradient_norm(self) -> float:
         """‖∇f(x)‖₂."""
         if self._gradient_norm is None:
-            self._gradient_norm = float(norm(self.gradient))
+            (self._gradient_norm,) = read([], [self.gradient])
         return self._gradient_norm
 
     def release(self) -> None:  # noqa: B027  (most points hold no graph)

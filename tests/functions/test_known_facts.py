@@ -72,10 +72,7 @@ def test_no_higher_than_the_global_maximum(name: str) -> None:
     assert result.gradient_norm >= float(gradient(known, start_of(known)[None]).norm())
 
 
-STALLS = pytest.mark.xfail(reason="the ascent zigzags along the ridge λ = 0 far below the level and stalls there")
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=STALLS) if n == "himmelblau" else n for n in BOUNDED])
+@pytest.mark.parametrize("name", BOUNDED)
 def test_local_maximum_by_dense_sampling(name: str) -> None:
     """No point of the sub-level set near the result has a larger gradient, beyond what the sampling radius allows."""
     known = FUNCTIONS[name]

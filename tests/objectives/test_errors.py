@@ -138,7 +138,6 @@ def test_options_that_make_no_sense(options: dict[str, Any], words: list[str]) -
     "make",
     [
         lambda: Auto(memory=0),
-        lambda: Auto(explore=3),
         lambda: SQP(rho=0.0),
         lambda: SQP(epsilon=-1.0),
         lambda: SQP(max_iterations=0),

@@ -13,7 +13,7 @@ from levelport import SQP, Auto, Point, Solver, TeleportStatus, teleport
 from levelport.solvers import TraceRow
 
 CASES = all_cases()
-SOLVERS: list[Solver] = [Auto(), Auto(memory=3, explore=1), SQP(), SQP(final="last")]
+SOLVERS: list[Solver] = [Auto(), Auto(memory=3), SQP(), SQP(final="last")]
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)

@@ -27,7 +27,7 @@ def test_an_end_far_below_the_level_is_no_kkt_point(level_set: bool) -> None:
 @pytest.mark.parametrize("level_set", [False, True])
 @pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.name)
 def test_converged_means_aligned(case: Case, level_set: bool) -> None:
-    for solver in (Auto(), Auto(explore=1)):
+    for solver in (Auto(), Auto(memory=1)):
         result = teleport(case.fun, case.start, solver, level_set=level_set, max_hvps=200)
         if result.status is TeleportStatus.CONVERGED and result.curvature != 0.0:
             sine = result.kkt_residual * result.gradient_norm / abs(result.curvature)

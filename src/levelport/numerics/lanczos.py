@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from levelport.numerics.curvature import hessian_by_columns
-from levelport.objective import Point, norm
+from levelport.objective import Point, norm, read
 
 DENSE_LIMIT = 400
 """Up to this dimension :func:`extremes` writes the Hessian out, one HVP per column."""
@@ -66,7 +66,7 @@ class Lanczos:
         coefficients = spanned @ image
         image = image - spanned.T @ coefficients
         image = image - spanned.T @ (spanned @ image)  # twice is enough (Kahan and Parlett)
-        diagonal, length = torch.stack([coefficients[m], norm(image)]).tolist()
+        diagonal, length = read([coefficients[m]], [image])
         if not (math.isfinite(diagonal) and math.isfinite(length)):
             return False
         self._diagonal.append(diagonal)

@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from levelport.objective import Ledger, Objective, ObjectiveError, Point, norm
+from levelport.objective import Ledger, Objective, ObjectiveError, Point, read
 
 
 class GradientDifferences(Objective):
@@ -90,7 +90,7 @@ class _DifferencePoint(Point):
 
     def _evaluate_hvp(self, v: Tensor) -> Tensor:
         self._objective.ledger.differences += 1
-        position, size = torch.stack([norm(self.x), norm(v)]).tolist()
+        position, size = read([], [self.x, v])
         if size == 0.0:
             return torch.zeros_like(v)
         step = math.sqrt(torch.finfo(self.x.dtype).eps) * (self._objective.length + position) / size

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from levelport.numerics.lbfgs import QuasiNewton
-from levelport.objective import Point, norm
+from levelport.objective import Point, read
 from levelport.solvers.certificate import Frame
 from levelport.solvers.contract import Monitor, TeleportProblem
 from levelport.solvers.result import TeleportStatus
@@ -49,6 +49,7 @@ _POWER = 0.5  # pairs are taken of -‖g‖^(-_POWER)/_POWER
 _CORRECTIONS = 5  # values along the normal per trial
 _LEFT_OF_GROWTH = 0.1  # part of the predicted growth that the excess left after the way back may be worth
 _LEFT_OF_WAY = 0.05  # and part of what f changes over the step's length along the normal
+_NEAR = 0.1  # the level is near if what f changes over so much of the last step, along the normal, leads there
 _KINK = 0.05  # loss of log ‖∇f‖ in a step that is taken all the same, after ``_TRIALS_AT_A_KINK`` rejected ones
 _TRIALS_AT_A_KINK = 3
 _MAX_IDLE = 6  # steps without a new best merit, which roundings and kinks may call for
@@ -80,7 +81,8 @@ class LevelSetAscent:
         self._step_length = math.nan
         self._failures = 0
         self._idle = 0
-        self._best = start
+        self._best, self._best_inside = start, False
+        self._on_level = True
         self._enter(self._frame(start))
 
     @property
@@ -90,9 +92,42 @@ class LevelSetAscent:
 
     def _frame(self, point: Point) -> Frame:
         """One HVP at ``point``, and no more: its graphs are let go of."""
-        frame = Frame.at(point, level_set=self.problem.level_set)
+        frame = Frame.at(point, level_set=self.problem.level_set, inside=self._inside(point))
         point.release()
         return frame
+
+    def _follow(self, point: Point) -> Frame:
+        """The same after a step: L-BFGS is given the step and the change of -‖g‖^(-½) r, seen in the new tangent space.
+
+        All numbers of the frame and of the pair come in one read from the device.
+        """
+        old, pair = self.frame, []
+        scale = (old.point.gradient_norm / point.gradient_norm) ** _POWER / point.gradient_norm
+
+        def products(normal: Tensor, tangential: Tensor, image: Tensor) -> list[Tensor]:
+            s, y = point.x - old.point.x, torch.sub(old.ascent, tangential if old.on_level else image, alpha=scale)
+            if old.on_level:
+                s.addcmul_(normal, torch.dot(s, normal), value=-1.0)
+                y.addcmul_(normal, torch.dot(y, normal), value=-1.0)
+            pair.extend((s, y))
+            return [torch.dot(s, y), torch.dot(s, s), torch.dot(y, y)]
+
+        frame = Frame.at(point, level_set=self.problem.level_set, inside=self._inside(point), also=products)
+        point.release()
+        if frame.on_level != old.on_level:
+            self._quasi_newton.forget()
+        elif frame.finite:
+            self._quasi_newton.update_known(*pair, *frame.more)
+        return frame
+
+    def _inside(self, point: Point) -> bool:
+        """Whether an ascent that was in the interior is still there, clearly further from the level than its last step.
+
+        Sticky, because on a ridge λ = 0 below the level the sign of λ changes at every step: an ascent that took the
+        level for active on one side of the ridge and not on the other would zigzag.
+        """
+        depth = self.problem.level - point.value
+        return not self._on_level and depth > _NEAR * self._step_length * point.gradient_norm
 
     def _enter(self, frame: Frame) -> None:
         """Make ``frame`` the present iterate and see whether it ends the ascent."""
@@ -100,7 +135,8 @@ class LevelSetAscent:
         if not frame.finite:
             self.status = TeleportStatus.STALLED
             return
-        self._here = _merit(frame, frame.point, self.problem)
+        self._on_level = frame.on_level
+        self._here = merit(frame, frame.point, self.problem)
         self._idle += 1
         self._keep(frame.point, self._here)
         self.monitor.record(frame.point, frame.certificate, self._step_length)
@@ -112,9 +148,10 @@ class LevelSetAscent:
         elif self._idle > _MAX_IDLE:
             self.status = TeleportStatus.STALLED
 
-    def _keep(self, point: Point, merit: float) -> None:
-        if merit > self.merit:
-            self.merit, self._best, self._idle = merit, point, 0
+    def _keep(self, point: Point, height: float) -> None:
+        if height > self.merit:
+            self.merit, self._best, self._idle = height, point, 0
+            self._best_inside = not self._on_level
 
     def advance(self) -> None:
         """One iteration; sets :attr:`status` when there is nothing more to do."""
@@ -129,13 +166,9 @@ class LevelSetAscent:
         if stop is not None:  # a last step, which nobody has to go on from
             self.status = stop
             if found is not None:
-                self._keep(found, _merit(self.frame, found, self.problem))
+                self._keep(found, merit(self.frame, found, self.problem))
         elif found is not None:
-            previous = self.frame
-            frame = self._frame(found)
-            if frame.finite:
-                self._learn(previous, frame)
-            self._enter(frame)
+            self._enter(self._follow(found))
 
     def _step(self) -> Point | None:
         """The next iterate, or None after a failed search or at the trust radius."""
@@ -166,11 +199,11 @@ class LevelSetAscent:
         direction = self._quasi_newton.apply(frame.ascent)
         if frame.on_level:
             direction.sub_(torch.dot(direction, frame.normal) * frame.normal)
-        slope, length, along, distance = _numbers(direction, frame.ascent, offset)
+        slope, along, length, distance = _numbers(direction, frame.ascent, offset)
         if not (math.isfinite(length) and slope > 1e-6 * length * frame.ascent_norm):
             self._quasi_newton.forget()
             direction, length = frame.ascent, frame.ascent_norm
-            _, _, along, distance = _numbers(direction, frame.ascent, offset)
+            _, along, _, distance = _numbers(direction, frame.ascent, offset)
             slope = length * length
         return direction, slope, length, room(along / length, distance, self.radius) / length
 
@@ -190,12 +223,12 @@ class LevelSetAscent:
             if trial is None:
                 step *= shrink
                 continue
-            growth = _merit(self.frame, trial, self.problem) - self._here
+            growth = merit(self.frame, trial, self.problem) - self._here
             promised = step * slope
             if growth >= _SUFFICIENT * promised - roundings:
                 if attempt == 0 and promised > _WORTH_A_GRADIENT and growth >= _AS_PROMISED * promised:
                     further, _ = self._trial(direction, slope, length, 2.0 * step)
-                    if further is not None and _merit(self.frame, further, self.problem) - self._here > growth:
+                    if further is not None and merit(self.frame, further, self.problem) - self._here > growth:
                         return further, 2.0 * step
                 return trial, step
             if growth > nearest[0]:
@@ -225,7 +258,7 @@ class LevelSetAscent:
             way, growth = step * length, step * slope
             rate = size * (1.0 + growth)  # of f along the normal, there
             # An iterate far from the level approaches it by at most half a step's length at a time.
-            beside = self.point.value - problem.level
+            beside = self.point.value - problem.level if frame.on_level else 0.0
             aim = problem.level + beside - math.copysign(min(abs(beside), 0.5 * way * rate), beside)
             excess, t = trial.value - aim, 0.0
             for correction in range(_CORRECTIONS + 1):
@@ -249,18 +282,6 @@ class LevelSetAscent:
             return None, 0.5
         return (trial, 1.0) if trial.finite and trial.gradient_norm > 0.0 else (None, 0.25)
 
-    def _learn(self, old: Frame, new: Frame) -> None:
-        """Give L-BFGS the step and the change of -‖g‖^(-½) r, both seen in the new tangent space."""
-        if old.on_level != new.on_level:
-            self._quasi_newton.forget()
-            return
-        s = new.point.x - old.point.x
-        y = old.ascent - (old.point.gradient_norm / new.point.gradient_norm) ** _POWER * new.ascent
-        if new.on_level:
-            s.sub_(torch.dot(s, new.normal) * new.normal)
-            y.sub_(torch.dot(y, new.normal) * new.normal)
-        self._quasi_newton.update(s, y)
-
     def converged_at(self, point: Point) -> bool:
         """Whether ``point`` is a KKT point by the standards of this ascent."""
         frame = Frame.at(point, level_set=self.problem.level_set)
@@ -270,7 +291,9 @@ class LevelSetAscent:
         """Put the best iterate onto the level. An ascent that converged beside it goes on if that was no KKT point."""
         converged = self.status is TeleportStatus.CONVERGED
         entry = self.point if converged else self._best
-        self.landed = retract(self.problem, entry, self.frame.certificate.curvature)
+        inside = not self._on_level if converged else self._best_inside
+        free = inside and self.problem.feasible(entry.value)  # a larger gradient there than at the level
+        self.landed = entry if free else retract(self.problem, entry, self.frame.certificate.curvature)
         self.monitor.offer(self.landed)
         if converged and self.landed is not self.point and self.landed.finite and self.landed.gradient_norm > 0.0:
             # The product that is spent here is the one that the certificate of the point returned would take.
@@ -291,7 +314,7 @@ class LevelSetAscent:
             self._step_length *= 0.1
 
 
-def _merit(frame: Frame, point: Point, problem: TeleportProblem) -> float:
+def merit(frame: Frame, point: Point, problem: TeleportProblem) -> float:
     """log ‖∇f‖ as it will be on the level: ‖∇f‖² changes by 2λ per unit of f along the normal, with λ of ``frame``.
 
     Relative to the start's, so that units cancel. Exact for a quadratic along an eigenvector; the linear form
@@ -308,7 +331,5 @@ def _merit(frame: Frame, point: Point, problem: TeleportProblem) -> float:
 
 
 def _numbers(direction: Tensor, ascent: Tensor, offset: Tensor) -> list[float]:
-    """⟨d, r⟩, ‖d‖, ⟨d, x - w⟩ and ‖x - w‖ in one read from the device."""
-    products = [torch.dot(direction, ascent), norm(direction), torch.dot(direction, offset), norm(offset)]
-    numbers: list[float] = torch.stack([product.to(products[1]) for product in products]).tolist()
-    return numbers
+    """⟨d, r⟩, ⟨d, x - w⟩, ‖d‖ and ‖x - w‖ in one read from the device."""
+    return read([torch.dot(direction, ascent), torch.dot(direction, offset)], [direction, offset])

@@ -14,12 +14,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
-
 from levelport import checks
-from levelport.objective import Point, norm
-from levelport.solvers.ascent import LevelSetAscent
-from levelport.solvers.certificate import Frame
+from levelport.objective import Point, read
+from levelport.solvers.ascent import LevelSetAscent, merit
 from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.result import TeleportStatus
 
@@ -27,6 +24,8 @@ _RADIUS_FACTOR = 100.0  # the derived trust radius in units of the problem's own
 _LANDINGS = 4
 _LAP = 3  # iterations; two laps show how fast an ascent slows down
 _SLOW = 1e-2  # growth of log ‖∇f‖ per lap below which the other basin is looked at
+_MUCH_LOWER = 0.7  # in log ‖∇f‖
+_SLOWEST = 0.8  # the largest ratio of the growth of one lap to that of the lap before
 _LANDING = 1.0 - 1e-9  # of the gradient norm, which putting a point onto the level may cost
 _CLEARLY = 1e-3  # in log ‖∇f‖: the merit of an iterate beside the level is an estimate
 
@@ -37,17 +36,12 @@ class Auto(Solver):
 
     Args:
         memory: pairs of vectors that L-BFGS keeps, each two vectors as large as x.
-        explore: how many basins to look at, 1 or 2. 2 finds the higher of two local maxima more often, for some 20
-            gradient equivalents once the first ascent slows down; 1 suits teleports inside an optimizer.
     """
 
     memory: int = 10
-    explore: int = 2
 
     def __post_init__(self) -> None:
         checks.whole("memory", self.memory, at_least=1)
-        if self.explore not in (1, 2):
-            raise ValueError(f"explore must be 1 or 2, not {self.explore!r}.")
 
     def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
         """Climb, look at the other side of the valley, and put the higher end on the level."""
@@ -59,19 +53,21 @@ class Auto(Solver):
         def ascent(start: Point) -> LevelSetAscent:
             return LevelSetAscent(problem, monitor, start, memory=self.memory, radius=radius, length=length)
 
-        first = ascent(problem.start)
-        _climb_until_slow(first)
-        higher = first
-        if self.explore == 2 and first.status in (None, TeleportStatus.CONVERGED, TeleportStatus.STALLED):
-            opposite = _across(problem, first.frame)
+        higher = first = ascent(problem.start)
+        rivals = []
+        prospects = _climb_until_slow(first)
+        if first.status in (None, TeleportStatus.CONVERGED, TeleportStatus.STALLED):
+            opposite = _across(problem, first)
             # One HVP for the second ascent's first frame and one for the certificate of the point returned.
             if opposite is not None and monitor.should_stop(hvps_needed=2) is None:
                 second = ascent(opposite)
-                higher = second if _prospects(second) > first.merit + _CLEARLY else first
+                higher, lower = (second, first) if _ends_above(second, prospects + _CLEARLY) else (first, second)
+                rivals.append(lower)
         _finish(higher)
-        if higher is not first and first.merit > higher.merit + _CLEARLY:  # prospects are a guess
-            _finish(first)
-            higher = first
+        for rival in rivals:
+            if rival.merit > higher.merit + _CLEARLY:  # prospects are a guess
+                _finish(rival)
+                higher = rival
         point = _end(problem, monitor, higher)
         status = _status(higher, point)
         if point is problem.start and status is TeleportStatus.STALLED:
@@ -82,23 +78,39 @@ class Auto(Solver):
 
 def _own_length(start: Point) -> float:
     """The problem's own length: ‖w‖, or ‖g‖/‖H n‖, over which the gradient changes by its own size."""
-    position, image = torch.stack([norm(start.x), norm(start.hessian_normal)]).tolist()
+    position, image = read([], [start.x, start.hessian_normal])
     return max(position, start.gradient_norm / image if image > 0.0 else 0.0)
 
 
-def _climb_until_slow(ascent: LevelSetAscent) -> None:
-    before = -math.inf
-    while ascent.status is None and ascent.merit > before + _SLOW:
-        before = ascent.merit
-        for _ in range(_LAP):
-            ascent.advance()
+def _climb_until_slow(ascent: LevelSetAscent) -> float:
+    """Climb in laps until one of them brings little; where the ascent is likely to end."""
+    heights = [ascent.merit]
+    while ascent.status is None and (len(heights) == 1 or heights[-1] > heights[-2] + _SLOW):
+        heights.append(_lap(ascent))
+    return ascent.merit if ascent.status is not None else _limit(heights)
 
 
-def _across(problem: TeleportProblem, frame: Frame) -> Point | None:
+def _lap(ascent: LevelSetAscent) -> float:
+    for _ in range(_LAP):
+        ascent.advance()
+    return ascent.merit
+
+
+def _limit(heights: list[float]) -> float:
+    """Where an ascent will end whose growth shrinks geometrically from lap to lap (Aitken's extrapolation)."""
+    late = heights[-1] - heights[-2]
+    early = heights[-2] - heights[-3] if len(heights) > 2 else 0.0
+    ratio = min(late / early, _SLOWEST) if early > 0.0 else _SLOWEST
+    return heights[-1] + late * ratio / (1.0 - ratio)
+
+
+def _across(problem: TeleportProblem, ascent: LevelSetAscent) -> Point | None:
     """The opposite wall: x - t n between the level and a tenth of the valley's depth below it, or None.
 
     Costs a few values. The parabola's t = 2‖g‖/λ is doubled until f is back above the level, then the bracket halved.
+    A wall whose gradient is much smaller, as on most networks, is none to climb.
     """
+    frame = ascent.frame
     size, curvature = frame.point.gradient_norm, frame.certificate.curvature
     if curvature <= 0.0:
         return None
@@ -110,24 +122,19 @@ def _across(problem: TeleportProblem, frame: Frame) -> Point | None:
         excess = there.value - problem.level
         if -0.1 * depth <= excess <= 0.0:
             usable = there.finite and there.gradient_norm > 0.0 and problem.within_radius(there)
-            return there if usable else None
+            return there if usable and merit(frame, there, problem) > ascent.merit - _MUCH_LOWER else None
         inside, outside = (t, outside) if excess < 0.0 else (inside, t)
         t = 0.5 * (inside + outside) if math.isfinite(outside) else 2.0 * t
     return None
 
 
-def _prospects(ascent: LevelSetAscent) -> float:
-    """Where an ascent will end, from two laps whose growth shrinks geometrically (Aitken's extrapolation)."""
-    heights = [ascent.merit]
-    for _ in range(2):
-        for _ in range(_LAP):
-            ascent.advance()
-        heights.append(ascent.merit)
-    early, late = heights[1] - heights[0], heights[2] - heights[1]
-    if late <= 0.0:
-        return heights[2]
-    ratio = min(late / early, 0.8) if early > 0.0 else 0.8
-    return heights[2] + late * ratio / (1.0 - ratio)
+def _ends_above(ascent: LevelSetAscent, goal: float) -> bool:
+    """Whether two laps of ``ascent`` point above ``goal``; one, if the first lap leaves no hope."""
+    heights = [ascent.merit, _lap(ascent)]
+    if _limit(heights) <= goal:
+        return False
+    heights.append(_lap(ascent))
+    return _limit(heights) > goal
 
 
 def _finish(ascent: LevelSetAscent) -> None:

@@ -8,12 +8,13 @@ H g over- or underflows in float32 long before f does.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from levelport.objective import Point, norm
+from levelport.objective import Point, read
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ class Certificate:
         step, normal = before.x - after.x, before.normal
         image = before.gradient - after.gradient
         along = torch.dot(normal, image)
-        numbers = [norm(step), torch.dot(step, normal), along, norm(image - along * normal), norm(image)]
-        length, advance, curvature, residual, size = torch.stack([n.double() for n in numbers]).tolist()
+        lengths_of = [step, image - along * normal, image]
+        advance, curvature, length, residual, size = read([torch.dot(step, normal), along], lengths_of)
         if not (length > 0.0 and advance > 0.999 * length and math.isfinite(size)):
             return None
         alignment = curvature / size if size > 0.0 else 1.0
@@ -64,12 +65,15 @@ class Certificate:
         return math.sqrt(max(0.0, 1.0 - self.alignment**2)) if math.isfinite(self.alignment) else math.inf
 
 
+Scalars = Callable[[Tensor, Tensor, Tensor], Sequence[Tensor]]
+
+
 @dataclass(frozen=True)
 class Frame:
     """The geometry at a point with a gradient: its normal n, the direction of ascent of log ‖∇f‖, the certificate.
 
-    On the level set, and wherever λ ≥ 0, the ascent is P H n/‖g‖. Where λ < 0 the gradient grows into the interior of
-    the sub-level set: there it is H n/‖g‖, and the level only bounds the value from above.
+    On the level set, and at the level where λ ≥ 0, the ascent is P H n/‖g‖. Where λ < 0 the gradient grows into the
+    interior of the sub-level set, and well inside there is no constraint to respect: there it is H n/‖g‖.
     """
 
     point: Point
@@ -79,21 +83,29 @@ class Frame:
     on_level: bool
     certificate: Certificate
     image_norm: float
+    more: tuple[float, ...] = ()
 
     @classmethod
-    def at(cls, point: Point, *, level_set: bool) -> Frame:
-        """One HVP, unless it was spent there before; one read from the device."""
+    def at(cls, point: Point, *, level_set: bool, inside: bool = False, also: Scalars | None = None) -> Frame:
+        """One HVP, unless it was spent there before; one read from the device.
+
+        ``inside``: well below the level. ``also`` makes scalars of n, P H n and H n that come with the same read,
+        as ``more``.
+        """
         size = point.gradient_norm
         normal, image = point.normal, point.hessian_normal
         along = torch.dot(normal, image)
         tangential = image - along * normal
-        curvature, residual, length = torch.stack([along, norm(tangential), norm(image)]).tolist()
-        on_level = level_set or curvature >= 0.0
+        curvature, *more, residual, length = read(
+            [along, *(also(normal, tangential, image) if also else ())], [tangential, image]
+        )
+        on_level = level_set or (curvature >= 0.0 and not inside)
         # H n = 0 satisfies the KKT conditions with λ = 0: nothing pulls the gradient away from itself.
         alignment = curvature / length if length > 0.0 else 1.0
         certificate = Certificate(curvature, residual / size, alignment)
         ascent = (tangential if on_level else image) / size
-        return cls(point, normal, ascent, (residual if on_level else length) / size, on_level, certificate, length)
+        steepness = (residual if on_level else length) / size
+        return cls(point, normal, ascent, steepness, on_level, certificate, length, tuple(more))
 
     @property
     def finite(self) -> bool:

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from levelport.objective import norm
+from levelport.objective import read
 
 INSIDE = 0.95
 """The part of the radius that steps may use; the rest is room for the way back onto the level."""
@@ -17,7 +17,7 @@ def distance_to_sphere(offset: Tensor, direction: Tensor, radius: float | None) 
     """The largest a with ‖offset + a·direction‖ ≤ INSIDE·radius for a unit direction; 0 outside, heading out."""
     if radius is None or math.isinf(radius):
         return math.inf
-    along, distance = torch.stack([torch.dot(offset, direction).to(norm(offset)), norm(offset)]).tolist()
+    along, distance = read([torch.dot(offset, direction)], [offset])
     return room(along, distance, radius)
 
 

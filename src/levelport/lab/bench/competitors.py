@@ -42,7 +42,7 @@ ADAMW = "AdamW 1e-2"
 UNLIMITED = 10**9
 MEMORY = 10  # pairs of vectors of the L-BFGS methods: SciPy's own default
 PERIOD = 50  # steps between teleports that visit other optimizers
-BRIEF: dict[str, Any] = {"solver": Auto(explore=1), "max_hvps": 10}
+BRIEF: dict[str, Any] = {"solver": Auto(), "max_hvps": 10}
 Method = Callable[[Metered, Instance], None]
 
 
@@ -267,7 +267,7 @@ PAPER_ARMIJO = (
     ),
     Competitor(
         "GD-Armijo, c = ½, certified teleport every step",
-        descent(Armijo(), schedule=Every(1), solver=Auto(explore=1), max_hvps=50),
+        descent(Armijo(), schedule=Every(1), solver=Auto(), max_hvps=50),
     ),
 )
 """Gradient descent with the Armijo constant of the paper, for the small table of costs."""

@@ -144,8 +144,8 @@ FAMILIES: dict[str, Family] = {
     ),
     "activation group": _activation_group,
     "level set, published": _level_set(SQP()),
-    "level set, auto": _level_set(Auto(explore=1)),
-    "level set, auto, 10 % of data": _level_set(Auto(explore=1), share=0.1),
+    "level set, auto": _level_set(Auto()),
+    "level set, auto, 10 % of data": _level_set(Auto(), share=0.1),
     "random direction": _random_direction,
 }
 """By name; moves that ascend may take ten Hessian-vector products."""

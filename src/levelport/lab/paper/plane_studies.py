@@ -44,7 +44,7 @@ class PlaneRun(RunSpec):
         if self.protocol == "text":
             return plane.experiment(self.function, self.start, solver=TeleportPlan(self.solver, (0,)).teleporter())
         published = SQP.released(figure=1)
-        solver, hvps = (Auto(explore=1), 50) if self.solver == "ours" else (published, published.max_iterations + 1)
+        solver, hvps = (Auto(), 50) if self.solver == "ours" else (published, published.max_iterations + 1)
         return plane.experiment(
             self.function,
             self.start,

@@ -32,7 +32,7 @@ class TeleportPlan:
 
     Attributes:
         solver: "text" and "released" are the modes of the paper's algorithm (its last iterate is taken, whatever its
-            value); "ours" is the library's default with one basin explored, as inside the optimizers.
+            value); "ours" is the library's default.
         at: iterations, or epochs, before which to teleport.
         limit: iterations of the published solver, Hessian-vector products of ours.
         rho: first step of the published solver.
@@ -47,7 +47,7 @@ class TeleportPlan:
 
     def teleporter(self) -> Solver:
         """The configured solver."""
-        return Auto(explore=1) if self.solver == "ours" else self.published()
+        return Auto() if self.solver == "ours" else self.published()
 
     def published(self) -> SQP:
         """The paper's algorithm in the mode that is planned."""

@@ -1,0 +1,104 @@
+"""What the default solver's own work costs beyond the evaluations it asks for: docs/results/solvers-overhead.{csv,md}.
+
+    python scripts/solver_overhead.py
+
+    overhead = (processor time of the teleport - processor time inside evaluations) / processor time inside evaluations.
+
+Processor time of the thread, one thread, problems in turn, median of the rounds. Leave the machine alone meanwhile: the
+processor's caches are shared. About two minutes.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from levelport import teleport
+from levelport.lab.bench.metered import Metered
+from levelport.lab.bench.own_cost import LARGE, large_network
+from levelport.objective import Objective
+from levelport.optim import Never, minimize
+from levelport.problems.registry import problem
+
+ROUNDS = 15
+SMALL_GOAL, LARGE_GOAL = 0.15, 0.05
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+
+
+def logistic(name: str, reg: float) -> tuple[Objective, Tensor]:
+    """Closed-form logistic regression after five steps of gradient descent."""
+    objective = problem(name, reg=reg).objective()
+    zero = torch.zeros(objective.dimension, dtype=objective.dtype)
+    return objective, minimize(objective, zero, "armijo", schedule=Never(), gtol=0.0, max_iterations=5).x
+
+
+def million() -> tuple[Objective, Tensor]:
+    """The network with a million parameters of the memory suite, in float32."""
+    instance = large_network()
+    return instance.objective, instance.x0
+
+
+CASES: dict[str, tuple[Callable[[], tuple[Objective, Tensor]], int, float]] = {
+    "logreg/pima, 1e-3": (lambda: logistic("logreg/pima", 1e-3), 50, SMALL_GOAL),
+    "logreg/spambase, 1e-3": (lambda: logistic("logreg/spambase", 1e-3), 50, SMALL_GOAL),
+    "logreg/magic, 1e-6": (lambda: logistic("logreg/magic", 1e-6), 50, SMALL_GOAL),
+    LARGE: (million, 10, LARGE_GOAL),
+}
+"""How to build a problem, the Hessian-vector products of a teleport on it, and the goal."""
+
+
+def main() -> None:
+    """Measure in turn, write the table and the page."""
+    torch.set_num_threads(1)
+    built = {name: make() for name, (make, _, _) in CASES.items()}
+    seen: dict[str, list[tuple[float, float]]] = {name: [] for name in CASES}
+    for _ in range(ROUNDS + 1):
+        for name, (objective, x) in built.items():
+            metered = Metered(objective, clock=time.thread_time)
+            began = time.thread_time()
+            teleport(metered, x, max_hvps=CASES[name][1])
+            total = time.thread_time() - began
+            seen[name].append((total, metered.evaluation_seconds))
+    rows = []
+    for name, rounds in seen.items():
+        shares = [(total - inside) / inside for total, inside in rounds[1:]]  # the first one warms up
+        rows.append(
+            {
+                "problem": name,
+                "variables": built[name][0].dimension,
+                "hvps": CASES[name][1],
+                "milliseconds": 1e3 * statistics.median(total for total, _ in rounds[1:]),
+                "overhead": statistics.median(shares),
+                "lowest": min(shares),
+                "highest": max(shares),
+                "goal": CASES[name][2],
+            }
+        )
+    table = pd.DataFrame(rows)
+    (RESULTS / "solvers-overhead.csv").write_text(table.to_csv(index=False, float_format="%.4g"), encoding="utf-8")
+    lines = [
+        "# What the default solver costs beyond its evaluations\n\n",
+        "Written by `python scripts/solver_overhead.py`; numbers in `solvers-overhead.csv`. Processor time outside\n",
+        f"evaluations over processor time inside them, one thread, median of {ROUNDS} interleaved teleports.\n\n",
+        "| problem | variables | HVPs | ms per teleport | overhead | lowest to highest | goal | met |\n",
+        "| --- | ---: | ---: | ---: | ---: | --- | ---: | --- |\n",
+    ]
+    for row in rows:
+        lines.append(
+            f"| {row['problem']} | {row['variables']} | {row['hvps']} | {row['milliseconds']:.1f} "
+            f"| {row['overhead']:.0%} | {row['lowest']:.0%} to {row['highest']:.0%} | {row['goal']:.0%} "
+            f"| {'yes' if row['overhead'] <= row['goal'] else 'no'} |\n"
+        )
+    page = "".join(lines)
+    (RESULTS / "solvers-overhead.md").write_text(page, encoding="utf-8")
+    print(page)
+
+
+if __name__ == "__main__":
+    main()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from levelport import checks
 from levelport.objective import Point, read
 from levelport.solvers.ascent import LevelSetAscent, merit
+from levelport.solvers.certificate import Frame
 from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.result import TeleportStatus
 
@@ -25,6 +26,7 @@ _LANDINGS = 4
 _LAP = 3  # iterations; two laps show how fast an ascent slows down
 _SLOW = 1e-2  # growth of log ‖∇f‖ per lap below which the other basin is looked at
 _MUCH_LOWER = 0.7  # in log ‖∇f‖
+_MIRRORED = 2e-4  # likewise
 _SLOWEST = 0.8  # the largest ratio of the growth of one lap to that of the lap before
 _LANDING = 1.0 - 1e-9  # of the gradient norm, which putting a point onto the level may cost
 _CLEARLY = 1e-3  # in log ‖∇f‖: the merit of an iterate beside the level is an estimate
@@ -57,7 +59,7 @@ class Auto(Solver):
         rivals = []
         prospects = _climb_until_slow(first)
         if first.status in (None, TeleportStatus.CONVERGED, TeleportStatus.STALLED):
-            opposite = _across(problem, first)
+            opposite = _across(problem, first.frame)
             # One HVP for the second ascent's first frame and one for the certificate of the point returned.
             if opposite is not None and monitor.should_stop(hvps_needed=2) is None:
                 second = ascent(opposite)
@@ -104,13 +106,11 @@ def _limit(heights: list[float]) -> float:
     return heights[-1] + late * ratio / (1.0 - ratio)
 
 
-def _across(problem: TeleportProblem, ascent: LevelSetAscent) -> Point | None:
+def _across(problem: TeleportProblem, frame: Frame) -> Point | None:
     """The opposite wall: x - t n between the level and a tenth of the valley's depth below it, or None.
 
     Costs a few values. The parabola's t = 2‖g‖/λ is doubled until f is back above the level, then the bracket halved.
-    A wall whose gradient is much smaller, as on most networks, is none to climb.
     """
-    frame = ascent.frame
     size, curvature = frame.point.gradient_norm, frame.certificate.curvature
     if curvature <= 0.0:
         return None
@@ -122,10 +122,21 @@ def _across(problem: TeleportProblem, ascent: LevelSetAscent) -> Point | None:
         excess = there.value - problem.level
         if -0.1 * depth <= excess <= 0.0:
             usable = there.finite and there.gradient_norm > 0.0 and problem.within_radius(there)
-            return there if usable and merit(frame, there, problem) > ascent.merit - _MUCH_LOWER else None
+            return there if usable and _another(frame, there, t, problem) else None
         inside, outside = (t, outside) if excess < 0.0 else (inside, t)
         t = 0.5 * (inside + outside) if math.isfinite(outside) else 2.0 * t
     return None
+
+
+def _another(frame: Frame, there: Point, t: float, problem: TeleportProblem) -> bool:
+    """Whether the wall at ``there`` = x - t n is worth an ascent of its own.
+
+    It hardly ever is where its gradient is much smaller, as on most networks; and never if it is the mirror image of
+    this one. On a quadratic, where it is, ‖g - t H n‖² = ‖g‖² + ‖t P H n‖² once both points are put onto the level.
+    """
+    higher = merit(frame, there, problem) - merit(frame, frame.point, problem)
+    mirrored = math.log(math.hypot(1.0, t * frame.certificate.kkt_residual))
+    return higher > -_MUCH_LOWER and abs(higher - mirrored) > _MIRRORED
 
 
 def _ends_above(ascent: LevelSetAscent, goal: float) -> bool:

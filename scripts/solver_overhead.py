@@ -78,6 +78,7 @@ def main() -> None:
                 "lowest": min(shares),
                 "highest": max(shares),
                 "goal": CASES[name][2],
+                "met": statistics.median(shares) <= CASES[name][2],
             }
         )
     table = pd.DataFrame(rows)
@@ -93,7 +94,7 @@ def main() -> None:
         lines.append(
             f"| {row['problem']} | {row['variables']} | {row['hvps']} | {row['milliseconds']:.1f} "
             f"| {row['overhead']:.0%} | {row['lowest']:.0%} to {row['highest']:.0%} | {row['goal']:.0%} "
-            f"| {'yes' if row['overhead'] <= row['goal'] else 'no'} |\n"
+            f"| {'yes' if row['met'] else 'no'} |\n"
         )
     page = "".join(lines)
     (RESULTS / "solvers-overhead.md").write_text(page, encoding="utf-8")

@@ -101,7 +101,8 @@ class LevelSetAscent:
 
         All numbers of the frame and of the pair come in one read from the device.
         """
-        old, pair = self.frame, []
+        old = self.frame
+        pair: list[Tensor] = []
         scale = (old.point.gradient_norm / point.gradient_norm) ** _POWER / point.gradient_norm
 
         def products(normal: Tensor, tangential: Tensor, image: Tensor) -> list[Tensor]:
@@ -117,7 +118,7 @@ class LevelSetAscent:
         if frame.on_level != old.on_level:
             self._quasi_newton.forget()
         elif frame.finite:
-            self._quasi_newton.update_known(*pair, *frame.more)
+            self._quasi_newton.update_known(pair[0], pair[1], *frame.more)
         return frame
 
     def _inside(self, point: Point) -> bool:

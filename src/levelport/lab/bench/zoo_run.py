@@ -151,13 +151,37 @@ class ZooSpec(RunSpec):
         return [Run(facts=facts, message=result.status.name.lower())]
 
 
+@dataclass(frozen=True)
+class ReferenceSpec(RunSpec):
+    """What a contestant finds with more products than any budget allows: for the table of best known values alone."""
+
+    kind: ClassVar[str] = "zoo-reference"
+    contestant: str
+    animal: str
+    max_hvps: int = 200
+
+    @property
+    def label(self) -> str:
+        return f"{self.contestant} on {self.animal}, {self.max_hvps} products"
+
+    @property
+    def rough_seconds(self) -> float:
+        return 2.0
+
+    def run(self) -> list[Run]:
+        seen = score(CONTESTANTS[self.contestant], everyone()[self.animal], Budget(self.max_hvps))
+        return [Run(facts={"norm": seen.gradient_norm}, message=seen.status.name.lower())]
+
+
 def zoo_specs() -> list[RunSpec]:
-    """Everybody everywhere, as far as dimensions allow."""
+    """Everybody everywhere, as far as dimensions allow; and references."""
     sizes = {name: sum(value.numel() for value in kind.make()[1].values()) for name, kind in SPECIES.items()}
-    return [
+    references = [ReferenceSpec(name, animal) for animal in everyone() for name in (OURS, "L-BFGS")]
+    races = [
         ZooSpec(one.name, animal.name)
         for one in CONTESTANTS.values()
         for animal in everyone().values()
         if sizes[animal.species.name] <= one.max_dimension
         and not (one.differences and animal.species.group == "float32")
     ]
+    return [*races, *references]

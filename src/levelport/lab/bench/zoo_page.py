@@ -114,11 +114,13 @@ def losses(table: pd.DataFrame, best: dict[str, float]) -> str:
     for half in HALVES:
         for group in GROUPS:
             rows = table[(table["half"] == half) & (table["group"] == group)]
+            if "auto" not in set(rows["solver"]):
+                continue
             for budget in (Budget(25), Budget(50), Budget(100)):
                 ratio = rows[f"{budget.name}: norm"] / rows["problem"].map(best)
                 means = ratio.map(math.log).groupby(rows["solver"]).mean().map(math.exp)
                 everywhere = rows.groupby("solver")["problem"].nunique() == rows["problem"].nunique()
-                for solver in means.index[everywhere & (means > means.get("auto", math.inf))]:
+                for solver in means.index[everywhere & (means > means["auto"])]:
                     place = f"{half} half, {group}, {budget.amount} HVPs"
                     ahead.append(f"{solver} ({place}: {means[solver]:.3f} against {means['auto']:.3f})")
     return "Ahead of the default at 25, 50 or 100 HVPs: " + ("; ".join(ahead) or "nobody") + "."

@@ -108,7 +108,10 @@ class Training(RunSpec):
         if self.plan is None:
             return descending
         teleports = len([tick for tick in self.plan.at if tick < self.ticks])
-        per_iteration = (3e-4 if named.convex else 3e-3) + (4 if named.convex else 6) * per_gradient
+        if self.plan.solver == "ours":
+            per_iteration = (3e-4 if named.convex else 3e-3) + (4 if named.convex else 6) * per_gradient
+        else:  # all members together: little is left of the fixed time
+            per_iteration = (1.5e-4 if named.convex else 3e-4) + (4 if named.convex else 4.5) * per_gradient
         return descending + members * teleports * self.plan.limit * per_iteration
 
 

@@ -137,6 +137,7 @@ def main() -> None:
     dist.init_process_group("gloo", timeout=timedelta(seconds=120))
     found = {"sharded": sharded, "checkpoint": lambda: checkpoint(out), "cost": cost}[task]()
     (out / f"{task}-{os.environ['RANK']}.json").write_text(json.dumps(found), encoding="utf-8")
+    dist.barrier()  # gloo aborts where one rank leaves while another still talks to it
     dist.destroy_process_group()
 
 

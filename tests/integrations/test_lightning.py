@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from levelport.integrations.lightning import TeleportCallback
 from levelport.optim import Every, Teleported
+from levelport.symmetries import Rescaling
 
 BATCHES = 8
 
@@ -147,6 +148,25 @@ def test_manual_optimization_teleports_on_the_loss_it_is_given(tmp_path: Path) -
     assert 1 <= len(found) <= 2
     with pytest.raises(ValueError, match="with manual optimization"):
         fit(Module(automatic=False), TeleportCallback(Every(4)), path=tmp_path)
+
+
+class Chain(Module):
+    """Without BatchNorm, so that its hidden units may be rescaled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+
+
+def test_symmetries_move_inside_the_callback(tmp_path: Path) -> None:
+    """f is the same to the bit after a rescaling by powers of two, and the gradient larger."""
+    found: list[Any] = []
+    module = Chain()
+    how: dict[str, Any] = {"solver": Rescaling(module.net), "on_teleport": found.append}
+    trainer = fit(module, TeleportCallback(Every(3, start=1), **how), path=tmp_path)
+    assert trainer.global_step == BATCHES
+    assert 1 <= len(found) <= 3
+    assert all(result.value == result.value_start and result.gain > 1.0 for result in found)
 
 
 def test_metrics_in_the_module_are_not_updated_behind_its_back(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from levelport import Every, Teleporter
 from levelport.integrations.loggers import log_to_tensorboard, log_to_wandb, scalars
+from levelport.symmetries import Rescaling
 
 HOW: dict[str, Any] = {"solver": "auto", "max_hvps": 4}
 
@@ -119,6 +120,23 @@ def test_skorch_teleports_on_the_loss_of_the_net() -> None:
     assert teleporter.iteration == 8
     net.partial_fit(x.numpy(), y.numpy())
     assert teleporter.iteration == 16
+
+
+def test_symmetries_move_inside_ignite() -> None:
+    pytest.importorskip("ignite", reason="pytorch-ignite is not installed: make integrations")
+    from ignite.engine import create_supervised_trainer
+
+    from levelport.integrations.ignite import attach_teleports
+
+    torch.manual_seed(0)
+    net, found = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)), []
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.02)
+    trainer = create_supervised_trainer(net, optimizer, nn.functional.mse_loss)
+    loss = lambda batch: nn.functional.mse_loss(net(batch[0]), batch[1])  # noqa: E731
+    attach_teleports(trainer, optimizer, loss, Every(5), solver=Rescaling(net), on_teleport=found.append)
+    trainer.run(DataLoader(data(), batch_size=4), max_epochs=1)
+    assert 1 <= len(found) <= 2
+    assert all(result.value == result.value_start and result.gain > 1.0 for result in found)
 
 
 def one_teleport(listen: Any) -> Any:

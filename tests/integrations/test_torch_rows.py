@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from levelport import Every, Teleported, Teleporter
+from levelport import Every, Never, Teleported, Teleporter
 
 GENERATOR_SEED = 1
 
@@ -93,3 +93,61 @@ def test_averages_of_weights_see_steps_and_no_trial_points(average: Any) -> None
         share = 1.0 / (number + 1) if average is None else 0.1
         expected = expected + share * (weight - expected)
     torch.testing.assert_close(averaged.module[0].weight.detach(), expected)
+
+
+OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "Adadelta": {},
+    "Adafactor": {},
+    "Adagrad": {},
+    "Adam": {"amsgrad": True},
+    "AdamW": {},
+    "Adamax": {},
+    "ASGD": {},
+    "NAdam": {},
+    "RAdam": {},
+    "RMSprop": {"centered": True},
+    "Rprop": {},
+    "SGD": {"momentum": 0.9, "nesterov": True},
+}
+SCHEDULERS: dict[str, Callable[[Any], Any]] = {
+    "StepLR": lambda o: torch.optim.lr_scheduler.StepLR(o, 2),
+    "ExponentialLR": lambda o: torch.optim.lr_scheduler.ExponentialLR(o, 0.9),
+    "CosineAnnealingLR": lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 8),
+    "LinearLR": lambda o: torch.optim.lr_scheduler.LinearLR(o, total_iters=5),
+    "LambdaLR": lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda step: 1.0 / (1 + step)),
+    "OneCycleLR": lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.05, total_steps=8),
+    "CyclicLR": lambda o: torch.optim.lr_scheduler.CyclicLR(o, 0.01, 0.05, cycle_momentum=False),
+}
+
+
+def run(name: str, scheduler: str, *, wrapped: bool) -> tuple[Tensor, float]:
+    """Six steps; the parameters and the step size at the end."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 6), nn.Tanh(), nn.Linear(6, 1))
+    x = torch.randn(12, 3, generator=torch.Generator().manual_seed(GENERATOR_SEED))
+    optimizer: torch.optim.Optimizer = getattr(torch.optim, name)(net.parameters(), lr=0.01, **OPTIMIZERS[name])
+    if wrapped:
+        optimizer = Teleported(optimizer, Never())
+    rates = SCHEDULERS[scheduler](optimizer)
+    for _ in range(6):
+        optimizer.zero_grad()
+        net(x).square().mean().backward()
+        optimizer.step()
+        rates.step()
+    end = torch.cat([p.detach().reshape(-1) for p in net.parameters()]), optimizer.param_groups[0]["lr"]
+    if isinstance(optimizer, Teleported):
+        result = optimizer.teleport(lambda: net(x).square().mean())
+        assert result.violation == 0.0
+        optimizer.step(lambda: net(x).square().mean())
+        assert bool(torch.isfinite(net[0].weight).all())
+    return end
+
+
+@pytest.mark.parametrize(
+    ("name", "scheduler"),
+    [*((name, "StepLR") for name in OPTIMIZERS if hasattr(torch.optim, name)), *(("SGD", name) for name in SCHEDULERS)],
+)
+def test_optimizers_and_schedulers_of_torch_do_what_they_did(name: str, scheduler: str) -> None:
+    (bare, rate), (wrapped, same) = (run(name, scheduler, wrapped=flag) for flag in (False, True))
+    assert torch.equal(bare, wrapped)
+    assert rate == same

@@ -131,16 +131,17 @@ def _growth(tier: Tier) -> list[RunSpec]:
 
 
 def _families(tier: Tier) -> list[RunSpec]:
-    """Quick: full batches on two small sets. Full: a linear network, MNIST, mini-batches, ten fresh seeds."""
+    """Quick: full batches on two small sets. Full: a linear network, MNIST with mini-batches, ten fresh seeds."""
     blood, cancer, pima = (Place(f"mlp-relu-100-100/{data}") for data in ("blood", "breast-cancer", "pima"))
-    linear, images = Place("mlp-linear-50-50/breast-cancer"), Place("mlp-relu-64/mnist-first-1000")
+    linear = Place("mlp-linear-50-50/breast-cancer")
     if tier != "full":
         moves = families.specs((blood, cancer, pima, linear), (0, 1))
         return moves + families_training.specs((blood, cancer), max_cost=60.0, tuning=1, fresh=range(100, 103))
-    trained: list[RunSpec] = []
-    for place, batch in ((cancer, None), (blood, 128), (images, 200), (linear, None), (blood, None), (images, None)):
-        trained += families_training.specs((place,), batches=(batch,), max_cost=60.0, tuning=1, fresh=range(200, 210))
-    return [*families.specs((blood, cancer, pima, linear, images), (0, 1)), *trained]
+    moves = families.specs((blood, cancer, pima, linear, Place("mlp-relu-64/mnist-first-1000")), (0, 1))
+    images = Place("mlp-relu-32/mnist-first-500")
+    for place, batch in ((cancer, None), (images, 125), (linear, None), (blood, 128)):
+        moves += families_training.specs((place,), batches=(batch,), max_cost=60.0, tuning=1, fresh=range(200, 210))
+    return moves
 
 
 SUITES: dict[str, Callable[[Tier], list[RunSpec]]] = {

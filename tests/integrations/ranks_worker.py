@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.fsdp
 from torch import Tensor, nn
 
 from levelport import Every, Never, Teleported, Teleporter
@@ -40,16 +41,17 @@ def refusal(attempt: Callable[[], object]) -> str:
 def sharded() -> dict[str, Any]:
     """FSDP2 and tensor parallelism are answered by a sentence; steps without teleports are torch's own affair."""
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     parallel = parallelize_module(network(), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
-    split = network()
-    fully_shard(split, mesh=mesh)
+    nets = {"tensor parallel": parallel}
+    if hasattr(torch.distributed.fsdp, "fully_shard"):  # torch 2.6 or later
+        torch.distributed.fsdp.fully_shard(split := network(), mesh=mesh)
+        nets["fsdp2"] = split
     return {
         name: refusal(lambda net=net: Teleporter(torch.optim.SGD(net.parameters(), lr=0.1), Never()))
-        for name, net in (("fsdp2", split), ("tensor parallel", parallel))
+        for name, net in nets.items()
     }
 
 

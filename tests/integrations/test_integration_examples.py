@@ -37,7 +37,8 @@ def test_benchopt_runs_the_benchmark(tmp_path: Path) -> None:
     pytest.importorskip("benchopt", reason="benchopt is not installed: make integrations")
     folder = tmp_path / "benchopt"
     shutil.copytree(ROOT / "benchmarks" / "benchopt", folder, ignore=shutil.ignore_patterns("outputs", "__cache__"))
-    command = [sys.executable, "-m", "benchopt", "run", str(folder), "-n", "3", "-r", "1", "--no-plot", "--no-html"]
+    script = Path(sys.executable).parent / "benchopt"
+    command = [str(script), "run", str(folder), "-n", "3", "-r", "1", "--no-plot", "--no-html"]
     found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600)
     assert found.returncode == 0, found.stdout + found.stderr
     assert "error" not in found.stdout.lower(), found.stdout

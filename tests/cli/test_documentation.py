@@ -16,6 +16,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from levelport.cli import app
+from levelport.solvers import TeleportStatus
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [page for page in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))] if "gallery" not in page.parts]
@@ -106,6 +107,11 @@ def check_options(words: list[str]) -> None:
 def test_reasons_belong_to_commands() -> None:
     everything = [line for page in PAGES for line in commands(page)]
     assert [start for start in NOT_RUN if not any(line.startswith(start) for line in everything)] == []
+
+
+def test_the_questions_name_every_status() -> None:
+    page = (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
+    assert [status.name for status in TeleportStatus if f"`{status.name}`" not in page] == []
 
 
 def test_results_that_the_readme_states_in_comments() -> None:

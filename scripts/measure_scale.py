@@ -41,9 +41,8 @@ def measured(ranks: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     found = {ranks: measured(ranks) for ranks in range(1, 5)}
-    print(
-        "| parameters d | ranks | values | gradients | HVPs | collectives | bytes per rank | bytes / 4d | time / gradient |"
-    )
+    names = ("parameters d", "ranks", "values", "gradients", "HVPs", "collectives", "bytes per rank", "bytes / 4d")
+    print("| " + " | ".join((*names, "time / gradient")) + " |")
     print("|" + " ---: |" * 9)
     for number in range(len(found[1])):
         for ranks, rows in found.items():

@@ -81,9 +81,10 @@ def test_an_arm_tunes_on_some_seeds_and_is_judged_on_others(batch: int | None) -
     table = families_tables.training(arms)
     assert (table[table["family"] == NONE]["ratio"] == 1.0).all()
     assert all(math.isfinite(ratio) for ratio in table["ratio"])
-    text = families_page.page(families_tables.moves([]), table, "a test", families_tables.seconds(arms))
+    text = families_page.page(families_tables.moves([]), table, table, "a test", families_tables.seconds(arms))
     assert "random direction (ours)" in text
     assert len(families_tables.paid(table)) == 2
+    assert "Once more with finer step sizes" in text
     assert families_page.picture(table).axes
 
 

@@ -14,11 +14,12 @@ from levelport.lab.bench.families_training import ARMS, MOVES
 from levelport.lab.pictures import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, legend_below, new_figure
 
 
-def page(one: pd.DataFrame, trained: pd.DataFrame, environment: str, took: float) -> str:
-    """The whole page in Markdown."""
+def page(one: pd.DataFrame, trained: pd.DataFrame, again: pd.DataFrame, environment: str, took: float) -> str:
+    """The whole page in Markdown: moves, training, and training once more with arms that were ahead."""
     parts = ["# The families of teleportation, head to head\n"]
     if not trained.empty:
-        parts += [_three_sentences(trained), "## Which family when\n", _WHEN, _when(one, trained), _verdicts(trained)]
+        parts += [_three_sentences(trained, again), "## Which family when\n", _WHEN, _when(one, trained)]
+        parts += [_verdicts(trained), _confirmations(again)]
     if not one.empty:
         parts += ["## One move\n", _MOVES, *_moves_tables(one)]
     if not trained.empty:
@@ -48,28 +49,36 @@ def _size(batch: Any) -> str:
     return "full batch" if batch == 0 else f"batches of {batch}"
 
 
-def _three_sentences(trained: pd.DataFrame) -> str:
+def _three_sentences(trained: pd.DataFrame, again: pd.DataFrame) -> str:
     """What everybody wants to know first."""
     arms = paid(trained)
     moved, control = (arms[(arms["family"] == "random direction") == flag] for flag in (False, True))
     winners = moved[moved["won"] & moved["inside"]]
     combinations = len(arms.groupby(["kind", "batch", "optimizer"]))
-    who = "; ".join(f"{_name(r.family, r.schedule)} for {_combination(r)}" for r in winners.itertuples())
+    who = "; ".join(_winner(row) for row in winners.itertuples())
     verdict = (
         f"By the rule fixed beforehand a family paid in {len(winners)} of {len(moved)} comparisons: {who}."
         if len(winners)
         else f"By the rule fixed beforehand no family paid, in none of {len(moved)} comparisons over {combinations} "
         "combinations of network, batch and optimizer."
     )
-    best = moved.sort_values("ratio").iloc[0]
+    third = f"Half of all arms ended above {moved['ratio'].median():.3g} times the loss of the optimizer alone."
+    if not again.empty:
+        held = paid(again)
+        kept = held[held["won"] & held["inside"]]
+        names = "; ".join(_winner(row) for row in kept.itertuples()) or "none of them"
+        third = f"Once more with finer step sizes and other seeds, {len(kept)} of {len(held)} held: {names}."
     return (
         f"{int(moved['lower'].sum())} of {int(moved['runs'].sum())} fresh training runs with moves ended with a lower "
         f"loss than the same optimizer alone at equal cost, and {int(control['lower'].sum())} of "
-        f"{int(control['runs'].sum())} runs with moves in a random direction did.\n{verdict}\n"
-        f"The best median was {best['ratio']:.3g} of the loss without moves, by "
-        f"{_name(best['family'], best['schedule'])} with {_combination(best)}, lower in "
-        f"{best['lower']} of {best['runs']} runs; half of all arms ended above "
-        f"{moved['ratio'].median():.3g}.\n"
+        f"{int(control['runs'].sum())} runs with moves in a random direction did.\n{verdict}\n{third}\n"
+    )
+
+
+def _winner(row: Any) -> str:
+    return (
+        f"{_name(row.family, row.schedule)} for {_combination(row)} ({row.ratio:.3f} of the loss, test accuracy "
+        f"{row.accuracy:+.1f} points)"
     )
 
 
@@ -141,6 +150,30 @@ def _verdicts(trained: pd.DataFrame) -> str:
         lines.append(
             f"| {kind} | {batch or 'full'} | {optimizer} | {_name(best['family'], best['schedule'])} | "
             f"{best['ratio']:.3f} | {best['lower']} of {best['runs']} | {best['control']:.3f} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+_AGAIN = """Arms that were ahead, once more: step sizes four to a decade instead of two, tuned on three seeds instead of
+one, judged on ten seeds that nobody had seen. The arms were chosen after the tables above were seen; all else was not.
+"""
+
+
+def _confirmations(again: pd.DataFrame) -> str:
+    if again.empty:
+        return ""
+    lines = [
+        "### Once more with finer step sizes\n",
+        _AGAIN,
+        "| network | batch | optimizer | arm | ratio | at equal seconds | lower | test accuracy |",
+        "| --- | --- | --- | --- |" + " ---: |" * 4,
+    ]
+    rows: list[Any] = list(paid(again).itertuples())
+    for row in rows:
+        edge = "" if row.inside else "°"
+        lines.append(
+            f"| {row.kind} | {row.batch or 'full'} | {row.optimizer} | {_name(row.family, row.schedule)} | "
+            f"{row.ratio:.3f}{edge} | {row.seconds:.3f} | {row.lower} of {row.runs} | {row.accuracy:+.1f} |"
         )
     return "\n".join([*lines, ""])
 
@@ -256,8 +289,12 @@ def _origin(one: pd.DataFrame, trained: pd.DataFrame, took: float, environment: 
 Networks and data: {", ".join(places)}; {moved} points to move from; {len(trained)} fresh runs of training,
 {len(fresh)} seeds{seeds} per arm. All of it took {took / 60.0:.0f} minutes on one core that others used as well.
 
-Chosen before any result of this tier was seen: families, schedules, budgets, data sets, both sets of seeds, the first
-grids of step sizes and the rule by which a grid is lengthened, the control, and the rule for *paid*.
+Chosen before any result of this tier was seen: families, schedules, budgets, both sets of seeds, the first grids of
+step sizes and the rule by which a grid is lengthened, the control, and the rule for *paid*. A timing run of single arms
+on a seed for tuning came first; in it the activation group, which its authors do not check, ran away, and since then f
+may rise by 1 % on its samples. Mini-batches of a UCI set were planned and left out for want of time, before any of
+them had run. Later moves in the linear network were put after 5 steps instead of 50 when the table showed that nothing
+is left to gain after 50.
 
 Measured with {environment}.
 """

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from levelport.lab.bench.families import FamilyMoveSpec, Place
-from levelport.lab.bench.families_training import DIVERGED, NONE, FamilyTrainingSpec
+from levelport.lab.bench.families_training import DIVERGED, NONE, FamilyConfirmationSpec, FamilyTrainingSpec
 from levelport.lab.engine.store import TaskResult
 
 SURE = 0.9
@@ -39,9 +39,9 @@ def moves(results: Iterable[TaskResult]) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values(["place", "steps", "seed"], ignore_index=True) if rows else pd.DataFrame()
 
 
-def training(results: Iterable[TaskResult]) -> pd.DataFrame:
+def training(results: Iterable[TaskResult], spec: type[FamilyTrainingSpec] = FamilyTrainingSpec) -> pd.DataFrame:
     """A row per fresh run, with the loss of the same optimizer alone at equal cost and at equal processor time."""
-    arms = _of(results, FamilyTrainingSpec)
+    arms = _of(results, spec)
     alone = {_where(arm.spec): arm for arm in arms if arm.spec["family"] == NONE}
     rows = []
     for arm in arms:
@@ -95,8 +95,8 @@ def _at(curves: dict[str, Any], seconds: float) -> float:
 
 def seconds(results: Iterable[TaskResult]) -> float:
     """How long all of it took."""
-    both = (FamilyMoveSpec, FamilyTrainingSpec)
-    return sum(result.seconds for spec in both for result in _of(results, spec))
+    kinds = (FamilyMoveSpec, FamilyTrainingSpec, FamilyConfirmationSpec)
+    return sum(result.seconds for spec in kinds for result in _of(results, spec))
 
 
 def paid(trained: pd.DataFrame) -> pd.DataFrame:
@@ -106,7 +106,10 @@ def paid(trained: pd.DataFrame) -> pd.DataFrame:
         control = group[group["family"] == "random direction"]["ratio"].median()
         for (family, schedule), arm in group[group["family"] != NONE].groupby(["family", "schedule"]):
             lower, inside = int((arm["ratio"] < 1.0).sum()), bool((arm["interior"] == 1.0).all())
-            won = lower >= SURE * len(arm) and arm["ratio"].median() < control
-            rows.append((*key, family, schedule, arm["ratio"].median(), lower, len(arm), control, inside, won))
-    names = ["kind", "batch", "optimizer", "family", "schedule", "ratio", "lower", "runs", "control", "inside", "won"]
+            won = lower >= SURE * len(arm) and not arm["ratio"].median() >= control
+            accuracy = 100.0 * float((arm["test_accuracy"] - arm["test_accuracy_alone"]).mean())
+            found = (arm["ratio"].median(), arm["ratio_at_equal_seconds"].median(), accuracy, lower, len(arm))
+            rows.append((*key, family, schedule, *found, control, inside, won))
+    names = ["kind", "batch", "optimizer", "family", "schedule", "ratio", "seconds", "accuracy", "lower", "runs"]
+    names += ["control", "inside", "won"]
     return pd.DataFrame(rows, columns=names)

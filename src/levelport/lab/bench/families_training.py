@@ -81,13 +81,17 @@ class FamilyTrainingSpec(RunSpec):
         tuned: dict[int, list[Run]] = {}
         exponents, best = list(self.grid), self.grid[0]
         while missing := [k for k in exponents if k not in tuned]:
-            tuned |= {k: [self._train(10.0 ** (k / 2), seed, fresh=False) for seed in self.tuning] for k in missing}
+            tuned |= {k: [self._train(self.size(k), seed, fresh=False) for seed in self.tuning] for k in missing}
             best = min(exponents, key=lambda k: statistics.fmean(run.final_value for run in tuned[k]))
             if 1 < len(exponents) < LONGEST_GRID and best in (exponents[0], exponents[-1]):
                 exponents = [best - 1, *exponents] if best == exponents[0] else [*exponents, best + 1]
         interior = float(len(exponents) == 1 or best not in (exponents[0], exponents[-1]))
-        fresh = [self._train(10.0 ** (best / 2), seed, fresh=True, interior=interior) for seed in self.fresh]
+        fresh = [self._train(self.size(best), seed, fresh=True, interior=interior) for seed in self.fresh]
         return [*fresh, *(run for k in exponents for run in tuned[k])]
+
+    def size(self, exponent: int) -> float:
+        """The step size of an entry of the grid."""
+        return float(10.0 ** (exponent / 2))
 
     def due(self, step: int, epoch_begins: bool, moves: int) -> bool:
         """Whether to move before this step."""
@@ -136,6 +140,16 @@ class FamilyTrainingSpec(RunSpec):
         return Run(setting=lr, final_value=final if sound else DIVERGED, facts=facts, curves=curves, chosen=fresh)
 
 
+@dataclass(frozen=True)
+class FamilyConfirmationSpec(FamilyTrainingSpec):
+    """An arm that has paid, once more: step sizes four to a decade, tuned on three seeds, and ten other fresh seeds."""
+
+    kind: ClassVar[str] = "family-confirmation"
+
+    def size(self, exponent: int) -> float:
+        return float(10.0 ** (exponent / 4))
+
+
 ARMS: tuple[tuple[str, Schedule], ...] = (
     ("rescaling 2", "ours"),
     ("rescaling 2, decrease", "ours"),
@@ -175,4 +189,17 @@ def specs(
         if batch is None or optimizer != "GD-Armijo"
         for family, schedule in alone + ARMS
         if place.welcomes(family) and (family, optimizer) != (DEFAULT, "Adam")
+    ]
+
+
+def confirmations(
+    place: Place, optimizer: Optimizer, batch: int | None, arms: tuple[tuple[str, Schedule], ...], *, max_cost: float
+) -> list[RunSpec]:
+    """The optimizer alone and arms that were ahead of it, with twice the step sizes around those that were best."""
+    alone: tuple[tuple[str, Schedule], ...] = ((NONE, "ours"),)
+    middle = GRIDS[optimizer][1:-1]
+    grid, fresh = tuple(range(2 * middle[0] - 1, 2 * middle[-1] + 1)), tuple(range(300, 310))
+    return [
+        FamilyConfirmationSpec(place, optimizer, family, schedule, batch, max_cost, (0, 1, 2), fresh, grid)
+        for family, schedule in alone + arms
     ]

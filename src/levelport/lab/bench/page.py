@@ -14,6 +14,7 @@ import torch
 
 from levelport.lab.bench import cost_table, families_page, families_tables, findings, pictures, sections, tables
 from levelport.lab.bench.competitors import ALONE, COMPETITORS, MEMORY, OURS, PERIOD
+from levelport.lab.bench.families_training import FamilyConfirmationSpec
 from levelport.lab.bench.findings import HARD
 from levelport.lab.bench.growth import ACCURACY, REG
 from levelport.lab.bench.own_cost import LARGE
@@ -55,6 +56,7 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
     }
     frames["families-moves"] = families_tables.moves(results)
     frames["families-training"] = families_tables.training(results)
+    frames["families-confirmation"] = families_tables.training(results, FamilyConfirmationSpec)
     written = write_zoo(results, directory)
     for name, frame in frames.items():
         if not frame.empty:
@@ -63,7 +65,7 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
     pages = {}
     if not small_table.empty:
         pages["attribution.md"] = cost_table.page(small_table)
-    families = frames["families-moves"], frames["families-training"]
+    families = frames["families-moves"], frames["families-training"], frames["families-confirmation"]
     if not all(frame.empty for frame in families):
         pages["families.md"] = families_page.page(*families, _versions(), families_tables.seconds(results))
     if not families[1].empty:

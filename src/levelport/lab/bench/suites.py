@@ -22,6 +22,8 @@ from levelport.lab.bench.competitors import (
     names,
 )
 from levelport.lab.bench.families import Place
+from levelport.lab.bench.families_loop import Optimizer
+from levelport.lab.bench.families_training import Schedule
 from levelport.lab.bench.growth import SERIES, GrowthSpec, HvpSpec, TeleportCostSpec, TimedSolver
 from levelport.lab.bench.instances import ProblemName
 from levelport.lab.bench.optimality import OptimalitySpec
@@ -139,8 +141,14 @@ def _families(tier: Tier) -> list[RunSpec]:
         return moves + families_training.specs((blood, cancer), max_cost=60.0, tuning=1, fresh=range(100, 103))
     moves = families.specs((blood, cancer, pima, linear, Place("mlp-relu-64/mnist-first-1000")), (0, 1))
     images = Place("mlp-relu-32/mnist-first-500")
-    for place, batch in ((cancer, None), (images, 125), (linear, None), (blood, 128)):
+    for place, batch in ((cancer, None), (images, 125), (linear, None)):
         moves += families_training.specs((place,), batches=(batch,), max_cost=60.0, tuning=1, fresh=range(200, 210))
+    ahead: dict[Optimizer, tuple[tuple[str, Schedule], ...]] = {
+        "Adam": (("rescaling 2", "ours"), ("balance", "ours"), ("balance, one sweep", "authors")),
+        "momentum": (("balance, one sweep", "authors"),),
+    }
+    for optimizer, arms in ahead.items():
+        moves += families_training.confirmations(images, optimizer, 125, arms, max_cost=60.0)
     return moves
 
 

@@ -6,6 +6,7 @@ import builtins
 import math
 import subprocess
 import sys
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from levelport.optim import (
     Polyak,
     minimize,
 )
+from levelport.optim.step_rule import Step
 
 
 def rosenbrock(x: Tensor) -> Tensor:
@@ -189,7 +191,10 @@ def test_bad_arguments_are_named() -> None:
         lambda: Polyak(0.0),
         lambda: Momentum(0.1, momentum=1.5),
         lambda: Momentum(0.1, at_teleport="forget"),
-        lambda: FixedStep(0.1, first_step="big"),
+        lambda: minimize(rosenbrock, vector(0.0, 0.0), first_step="big"),
+        lambda: minimize(rosenbrock, vector(0.0, 0.0), metric="optimizer"),
+        lambda: minimize(rosenbrock, vector(0.0, 0.0), metric=vector(1.0, 0.0)),
+        lambda: minimize(rosenbrock, vector(0.0, 0.0), metric=vector(1.0)),
         lambda: Armijo(c=1.5),
         lambda: Armijo(shrink=1.2),
         lambda: Armijo(grow=0.5),
@@ -234,6 +239,83 @@ def test_importing_the_optimizers_needs_torch_only() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert found.stdout.strip() == "[]"
+
+
+def valley(x: Tensor, steeper: float = 50.0) -> Tensor:
+    """A narrow valley whose walls become steeper further up: too steep for a fixed step, with the default."""
+    return 0.5 * (x[0] ** 2 + 60.0 * x[1] ** 2) + steeper * x[1] ** 4
+
+
+def test_a_fixed_step_never_meets_the_enlarged_gradient() -> None:
+    start, options = vector(6.0, 0.05), {"schedule": Every(5, start=2), "solver": "auto", "max_iterations": 40}
+    refused = minimize(valley, start, FixedStep(0.02), **options)  # type: ignore[arg-type]
+    taken = minimize(lambda x: valley(x, 0.1), start, FixedStep(0.02), **options)  # type: ignore[arg-type]
+    for result in (refused, taken):
+        values = [row.value for row in result.trace]
+        assert all(later <= earlier * (1 + 1e-12) for earlier, later in pairwise(values))
+    assert refused.teleports == 0
+    assert [row.kind for row in refused.trace].count("stay") == 8
+    kinds = [row.kind for row in taken.trace]
+    assert taken.teleports > 0
+    assert all(after == "first step" for before, after in pairwise(kinds) if before == "teleport")
+    assert all(row.certificate is not None for row in taken.trace if row.kind == "first step")
+    paper = minimize(valley, start, FixedStep(0.02), first_step="method", **options)  # type: ignore[arg-type]
+    assert "first step" not in {row.kind for row in paper.trace}
+    assert max(row.value for row in paper.trace) > 2.0 * paper.trace[0].value
+
+
+class Drunk:
+    """Small steps downhill, but its fifth goes astray; its state counts those that were not undone."""
+
+    def __init__(self, astray: float) -> None:
+        self.astray, self.steps, self.states = astray, 0, []
+
+    def advance(self, objective: Any, point: Any, state: Any, teleport: Any) -> Step:
+        self.steps += 1
+        self.states.append(state or 0)
+        x = point.x + self.astray if self.steps == 5 else point.x - 1e-3 * point.gradient
+        return Step(objective.at(x), self.states[-1] + 1, 1e-3)
+
+
+@pytest.mark.parametrize("astray", [10.0, math.inf], ids=["above-the-level", "not-finite"])
+def test_a_move_after_which_f_rises_is_undone(astray: float) -> None:
+    rule = Drunk(astray)
+    result = minimize(rosenbrock, vector(-1.2, 1.0), rule, schedule=At([3, 7, 9]), max_iterations=10)
+    kinds = [row.kind for row in result.trace]
+    assert kinds.count("undone") == 1
+    back = kinds.index("undone")
+    before = max(index for index, row in enumerate(result.trace[:back]) if row.teleported) - 1
+    assert result.trace[back].value == result.trace[before].value
+    assert rule.states[:6] == [0, 1, 2, 3, 4, 3]  # what the rule remembers goes back as well
+    assert result.teleports == 2  # the one that was undone; the wish at 7 is not granted; the one at 9
+    assert result.value < result.trace[0].value
+
+
+@pytest.mark.parametrize(
+    "method", [Armijo(c=0.1), FixedStep(1e-4), Momentum(1e-4)], ids=lambda rule: type(rule).__name__
+)
+def test_a_metric_is_a_change_of_variables(method: Any) -> None:
+    weights, x0 = vector(4.0, 0.25, 9.0), vector(-1.2, 1.0, 0.5)
+    root, seen = weights.sqrt(), []
+    options: dict[str, Any] = {"schedule": Every(4), "max_iterations": 12, "gtol": 0.0}
+    ours = minimize(rosenbrock, x0, method, metric=weights, callback=lambda r, p: seen.append(p.x), **options)
+    by_hand = minimize(lambda z: rosenbrock(z / root), x0 * root, method, **options)
+    assert by_hand.teleports > 0
+    torch.testing.assert_close(ours.x, by_hand.x / root, rtol=1e-6, atol=1e-9)
+    assert ours.gradient_norm == pytest.approx(by_hand.gradient_norm, rel=1e-4)
+    assert ours.value == float(rosenbrock(ours.x))
+    assert torch.equal(seen[0], x0)
+    assert torch.equal(seen[-1], ours.x)
+
+
+def test_in_a_metric_a_step_is_preconditioned_and_the_structure_is_kept() -> None:
+    weights, x0 = vector(4.0, 0.25, 9.0), vector(-1.2, 1.0, 0.5)
+    plain = minimize(rosenbrock, x0, FixedStep(1e-4), schedule=Never(), metric=weights, max_iterations=1)
+    gradient = torch.func.grad(rosenbrock)(x0)
+    torch.testing.assert_close(plain.x, x0 - 1e-4 * gradient / weights)
+    named = minimize(lambda v: rosenbrock(v["x"]), {"x": x0}, metric={"x": weights})
+    assert named.success
+    assert float((named.x["x"] - 1.0).abs().max()) < 1e-4
 
 
 class TestSciPy:

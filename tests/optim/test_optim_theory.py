@@ -22,10 +22,9 @@ from levelport.solvers import Auto
 
 
 @pytest.mark.parametrize("condition", [10.0, 1e3, 1e6])
-@pytest.mark.parametrize(
-    "rule", [FixedStep(1e-3, first_step="curvature"), Armijo(c=0.5), Armijo(c=1e-4)], ids=["fixed", "armijo", "small-c"]
-)
+@pytest.mark.parametrize("rule", [FixedStep(1e-3), Armijo(c=0.5), Armijo(c=1e-4)], ids=["fixed", "armijo", "small-c"])
 def test_a_quadratic_is_solved_in_one_step(condition: float, rule: FixedStep | Armijo) -> None:
+    """By the step of a line search, or by the one that belongs to the teleport where the method has a fixed step."""
     eigenvalues = torch.logspace(0.0, -math.log10(condition), 12, dtype=torch.float64)
     objective = Quadratic.random(eigenvalues, seed=1)
     x0 = torch.linspace(-2.0, 2.0, 12, dtype=torch.float64)

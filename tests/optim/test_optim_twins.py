@@ -46,9 +46,9 @@ def start() -> Tensor:
     return torch.linspace(-1.0, 1.0, 6, dtype=torch.float64)
 
 
-def torch_route(make: Any, schedule: Any, steps: int, **options: Any) -> Tensor:
+def torch_route(make: Any, schedule: Any, steps: int, first_step: Any = "optimizer", **options: Any) -> Tensor:
     weight = nn.Parameter(start())
-    optimizer = Teleported(make([weight]), schedule, first_step="optimizer", **options)
+    optimizer = Teleported(make([weight]), schedule, first_step=first_step, **options)
     for _ in range(steps):
         optimizer.step(lambda: logistic(weight))
     return weight.detach()
@@ -119,11 +119,24 @@ PAIRS = [
 
 @pytest.mark.parametrize(("rule", "make", "options"), PAIRS, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("schedule", [Never(), Every(4, start=1)], ids=str)
-def test_minimize_and_the_torch_route_agree(rule: Any, make: Any, options: Any, schedule: Any) -> None:
-    ours = minimize(logistic, start(), rule, schedule=schedule, solver="sqp", max_hvps=10, max_iterations=10, gtol=0.0)
+@pytest.mark.parametrize("included", [False, True], ids=["algorithm-1", "one-move"])
+def test_minimize_and_the_torch_route_agree(rule: Any, make: Any, options: Any, schedule: Any, included: bool) -> None:
+    ours = minimize(
+        logistic,
+        start(),
+        rule,
+        schedule=schedule,
+        solver="sqp",
+        max_hvps=10,
+        first_step="included" if included else "method",
+        max_iterations=10,
+        gtol=0.0,
+    )
     assert ours.iterations == 10
-    assert ours.teleports == (0 if isinstance(schedule, Never) else 3)
-    other = torch_route(make, schedule, 10, solver="sqp", max_hvps=10, **options)
+    assert ours.teleports <= (0 if isinstance(schedule, Never) else 3)
+    assert [row.kind for row in ours.trace].count("first step") == (ours.teleports if included else 0)
+    first_step = "included" if included else "optimizer"
+    other = torch_route(make, schedule, 10, first_step, solver="sqp", max_hvps=10, **options)
     torch.testing.assert_close(ours.x, other, rtol=1e-12, atol=1e-12)
 
 

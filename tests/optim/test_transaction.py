@@ -14,7 +14,7 @@ from levelport.lab.bench import safety
 from levelport.optim import Batches, Every, Horizon, LossAccount, Never, Teleported, Teleporter
 from levelport.optim.history import History
 from levelport.optim.schedules import Schedule
-from levelport.optim.transaction import bearable
+from levelport.optim.transaction import Stride
 
 
 def network(seed: int = 0, activation: type[nn.Module] = nn.Softplus) -> tuple[nn.Module, Tensor, Tensor]:
@@ -100,9 +100,9 @@ def test_a_rise_above_the_level_is_undone_and_the_schedule_learns() -> None:
 
 def test_what_a_step_size_can_bear() -> None:
     weight = nn.Parameter(torch.ones(1))
-    assert bearable(torch.optim.SGD([weight], lr=0.1)) == pytest.approx(0.9 * 20.0)
-    assert bearable(torch.optim.SGD([weight], lr=0.1, momentum=0.9)) == pytest.approx(0.9 * 38.0)
-    assert math.isinf(bearable(torch.optim.Adam([weight])))
+    assert Stride.of(torch.optim.SGD([weight], lr=0.1)).bearable == pytest.approx(0.9 * 20.0)
+    assert Stride.of(torch.optim.SGD([weight], lr=0.1, momentum=0.9)).bearable == pytest.approx(0.9 * 38.0)
+    assert Stride.of(torch.optim.Adam([weight])) == Stride()
 
 
 def test_defaults_follow_the_kind_of_the_optimizer() -> None:

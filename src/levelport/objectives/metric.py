@@ -11,10 +11,13 @@ preconditioned step x - η ∇f(x)/m of f: Adam's, where m is what Adam divides 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
 from levelport.objective import Ledger, Objective, ObjectiveError, Point
+from levelport.objectives.structure import Structure, Variables
 
 
 class InMetric(Objective):
@@ -38,6 +41,18 @@ class InMetric(Objective):
         self.ledger = objective.ledger
         self.dimension, self.dtype, self.device = objective.dimension, objective.dtype, objective.device
         self.deterministic = objective.deterministic
+        self.cheap_products = getattr(objective, "cheap_products", False)
+
+    @classmethod
+    def like(cls, x: Variables, objective: Objective, metric: Variables | str) -> InMetric:
+        """``metric`` in the structure of the user's variables ``x``."""
+        if isinstance(metric, str):
+            raise ObjectiveError(
+                f"metric must be positive weights in the structure of x, not {metric!r}; 'optimizer' is for Teleported."
+            )
+        if isinstance(x, Mapping) and isinstance(metric, Mapping) and set(x) == set(metric):
+            metric = [metric[key] for key in x]
+        return cls(objective, Structure(metric).flatten(metric))
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         return _MetricPoint(x, self, self.objective.at(x / self.root, curvature=curvature))

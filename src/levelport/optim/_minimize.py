@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from levelport.objective import Cost, Objective, Point
 from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.function import as_objective
 from levelport.objectives.isolation import full_precision
+from levelport.objectives.metric import InMetric
 from levelport.objectives.structure import X
 from levelport.optim import defaults
 from levelport.optim.armijo import Armijo
@@ -29,7 +30,9 @@ from levelport.optim.progress_bar import progress_bar
 from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus, RowKind
 from levelport.optim.schedules import Schedule
 from levelport.optim.step_rule import StepRule
-from levelport.solvers import Certificate, Settings, Solver, TeleportResult, move_from
+from levelport.optim.transaction import Stride, land
+from levelport.optim.undo import Guard
+from levelport.solvers import Certificate, Move, Settings, Solver, TeleportResult, move_from
 
 METHODS: dict[str, Callable[[], StepRule]] = {
     "auto": lambda: defaults.METHOD,
@@ -48,6 +51,9 @@ CONFIGURED = {
 }
 """Methods that need a step size, which no name can give."""
 
+SEARCHES = (Armijo, LBFGS, Newton)
+"""Methods that are safe where the gradient is large: they look before they step, or do not step by its length."""
+
 
 Callback = Callable[[MinimizeRow, Point], object]
 """Called with every new point; a true return value stops the run."""
@@ -64,6 +70,8 @@ def minimize(
     tol: float = defaults.MINIMIZE_TELEPORTS.tol,
     radius: float | None = None,
     target_gain: float = math.inf,
+    metric: X | None = None,
+    first_step: Literal["included", "method"] | None = None,
     gtol: float = defaults.GTOL,
     gtol_absolute: float = 0.0,
     f_target: float = -math.inf,
@@ -87,6 +95,13 @@ def minimize(
             ``Polyak(max_step=1.0)``, ``Armijo(c=0.1)``, ``Normalized(0.01)``, ``Newton(max_hvps=20)``.
         schedule: when to teleport; ``Never()`` for plain descent.
         solver, max_hvps, tol, radius, target_gain: how to teleport, see :func:`levelport.teleport`.
+        metric: positive weights m in the structure of ``x0``: the whole descent, steps as well as teleports, then takes
+            place in the variables √m x, exactly. A gradient step is x - η ∇f(x)/m, and gradient norms are √(Σ gᵢ²/mᵢ),
+            in tolerances and results, too.
+        first_step: "included" makes the teleport and a checked gradient step of size 1/λ from it one move, which is
+            undone if f rises again soon after it; "method" leaves the first step to the method, Algorithm 1 of the
+            paper. None takes "method" for line searches and Newton's method, which are safe there, and "included" for
+            all others: a fixed step size would be far too long where the gradient is many times larger.
         gtol: stop when ‖∇f(x)‖ ≤ gtol · ‖∇f(x0)‖.
         gtol_absolute: stop when ‖∇f(x)‖ is at most this.
         f_target: stop when f(x) is at most this.
@@ -113,12 +128,17 @@ def minimize(
     objective, structure, flat = as_objective(fun, x0)
     if isinstance(objective, DistributedObjective) and math.isfinite(max_seconds):
         raise ValueError("max_seconds cannot be used across ranks, whose clocks differ; use max_cost.")
-    descent = _Descent(objective, limits, settings, callback)
+    if first_step is not None:
+        checks.one_of("first_step", first_step, ("included", "method"))
+    included = not isinstance(rule, SEARCHES) if first_step is None else first_step == "included"
+    weighted = None if metric is None else InMetric.like(x0, objective, metric)
+    descent = _Descent(objective if weighted is None else weighted, limits, settings, included, callback)
     with full_precision(objective.device), progress_bar(progress, max_iterations, max_cost) as show:
         descent.show = show
-        status = descent.loop(rule, schedule, flat)
+        start = objective.at(flat, curvature=not schedule.watches and schedule.due(0, History()))
+        status = descent.loop(rule, schedule, start if weighted is None else weighted.around(start))
     return MinimizeResult(
-        x=structure.assemble(structure.leaves(descent.point.x)),
+        x=structure.assemble(structure.leaves(descent.users(descent.point).x)),
         value=descent.point.value,
         gradient_norm=descent.point.gradient_norm,
         status=status,
@@ -154,11 +174,15 @@ class _Descent:
 
     point: Point
 
-    def __init__(self, objective: Objective, limits: _Limits, settings: Settings, callback: Callback | None) -> None:
+    def __init__(
+        self, objective: Objective, limits: _Limits, settings: Settings, included: bool, callback: Callback | None
+    ) -> None:
         self.objective = objective
         self._limits = limits
         self._settings = settings
         self._solver = settings.begin()
+        self._included = included
+        self._guard: Guard[tuple[Point, Any]] = Guard()
         self.iteration = 0
         self.teleports = 0
         self.trace: list[MinimizeRow] = []
@@ -179,33 +203,53 @@ class _Descent:
             time.perf_counter() - self._began,
         )
 
-    def loop(self, rule: StepRule, schedule: Schedule, x0: Tensor) -> MinimizeStatus:
-        self.point = self.objective.at(x0, curvature=schedule.due(0, self._history) if not schedule.watches else False)
-        if not (self.point.finite and bool(torch.isfinite(x0).all())):
+    def users(self, point: Point) -> Point:
+        """``point`` as the user knows it: of f itself, whatever the metric."""
+        return self.objective.underneath(point) if isinstance(self.objective, InMetric) else point
+
+    def loop(self, rule: StepRule, schedule: Schedule, start: Point) -> MinimizeStatus:
+        self.point = start
+        if not (start.finite and bool(torch.isfinite(start.x).all())):
             return MinimizeStatus.NON_FINITE_START
-        self.objective.verify_deterministic(self.point)
-        self._record("start", step=math.nan)
-        state = None
+        self.objective.verify_deterministic(start)
+        self._record("start")
+        stride = getattr(rule, "stride", Stride())
+        state: Any = None
         while True:
             if self._asked_to_stop:
                 return MinimizeStatus.STOPPED
-            if (reason := self._reason_to_stop(self.point)) is not None:
+            back = self._guard.look(self.point.value)
+            if back is None and (reason := self._reason_to_stop(self.point)) is not None:
                 return reason
-            result, lower = self._teleport_if_due(schedule)
-            if lower is not None:
-                self.point = lower
+            result = None
+            if back is not None:
+                self.point, state = back
+                self._record("undone")
+            elif (move := self._teleport_if_due(schedule)) is None:
+                pass
+            elif self._included:
+                result = self._land(move, stride, state)
+            elif move.lower is not None:
+                self.point = move.lower
                 self.iteration += 1
-                self._record("descent", step=math.nan)
+                self._record("descent")
                 continue
+            else:
+                result = self._arrive(move)
             step = rule.advance(self.objective, self.point, state, result)
             if step.point is None:
                 return MinimizeStatus.NO_STEP
             if not step.point.finite:
-                return MinimizeStatus.DIVERGED
-            teleported = self.point if result is not None and self.trace[-1].kind == "teleport" else None
+                if (back := self._guard.look(math.nan)) is None:
+                    return MinimizeStatus.DIVERGED
+                self.point, state = back
+                self.iteration += 1
+                self._record("undone")
+                continue
+            left = self.point if self.trace[-1].kind == "teleport" else None
             self.point, state = step.point, step.state
             self.iteration += 1
-            self._record("step", step=step.size, certificate=_certify(teleported, self.point))
+            self._record("step", step=step.size, certificate=_certify(left, self.point))
 
     def _reason_to_stop(self, point: Point) -> MinimizeStatus | None:
         limits = self._limits
@@ -221,25 +265,47 @@ class _Descent:
             return MinimizeStatus.MAX_SECONDS
         return None
 
-    def _teleport_if_due(self, schedule: Schedule) -> tuple[TeleportResult | None, Point | None]:
-        """The teleport, if one was due, and a lower point in place of one that would not have paid."""
-        spent = self.cost.gradient_equivalents
-        self._history.observe(self.iteration, self.point.value, self.point.gradient_norm, spent)
-        if not schedule.due(self.iteration, self._history):
-            return None, None
-        start = self.point
+    def _teleport_if_due(self, schedule: Schedule) -> Move | None:
+        """The teleport that the schedule asks for, not yet made."""
+        point, spent = self.point, self.cost.gradient_equivalents
+        self._history.observe(self.iteration, point.value, point.gradient_norm, spent)
+        if not self._guard.grants(schedule.due(self.iteration, self._history), point.value):
+            return None
         limits = schedule.limits(self._history)
         settings = self._settings if limits is None else limits.within(self._settings)
-        move = move_from(start, self.objective, self._solver, settings, certify=False)
-        self._history.teleported(move.result.cost.gradient_equivalents)
-        if move.lower is None:
-            self.point = move.point
-            moved = self.point.x is not start.x
-            self.teleports += moved
-            self._record("teleport" if moved else "stay", step=math.nan)
-        return move.result, move.lower
+        move = move_from(point, self.objective, self._solver, settings, certify=False)
+        self._history.teleported(self.cost.gradient_equivalents - spent)
+        return move
 
-    def _record(self, kind: RowKind, *, step: float, certificate: Certificate | None = None) -> None:
+    def _arrive(self, move: Move) -> TeleportResult:
+        """Make the teleport, and leave the first step to the method."""
+        moved = move.point.x is not self.point.x
+        self.point = move.point
+        self.teleports += moved
+        self._record("teleport" if moved else "stay")
+        return move.result
+
+    def _land(self, move: Move, stride: Stride, state: Any) -> TeleportResult | None:
+        """Make the teleport and its first step as one move that can be undone; None where it is not made."""
+        start = self.point
+        landing = land(self.objective, start, move, stride)
+        self._guard.forget()
+        if landing.point.x is start.x:
+            self._record("stay")
+            return None
+        self._guard.watch(start.value, (start, state))
+        if move.lower is not None:
+            self.point = landing.point
+            self._record("descent")
+        else:
+            self.point = move.point
+            self.teleports += 1
+            self._record("teleport")
+            self.point = landing.point
+            self._record("first step", step=landing.step, certificate=_certify(move.point, landing.point))
+        return replace(move.result, first_step=landing.step, value_after=landing.point.value)
+
+    def _record(self, kind: RowKind, *, step: float = math.nan, certificate: Certificate | None = None) -> None:
         value, gradient_norm, cost = self.point.value, self.point.gradient_norm, self.cost
         row = MinimizeRow(
             iteration=self.iteration,
@@ -253,7 +319,7 @@ class _Descent:
         )
         self.trace.append(row)
         self.show(row)
-        if self._callback is not None and self._callback(row, self.point):
+        if self._callback is not None and self._callback(row, self.users(self.point)):
             self._asked_to_stop = True
 
 

@@ -10,7 +10,8 @@ not a finite number is not acceptable.
 
 Right after a teleport the curvature λ along g is known, and 1/λ is the Newton step. There the largest acceptable
 step is the wrong one: along g the quadratic model accepts everything up to 2(1 - c)/λ, and the decrease is best at
-1/λ. So that search starts at 1/λ, does not grow, and forgives rounding errors of f in the first trial.
+1/λ. So that search starts at 1/λ, does not grow, and forgives rounding errors of f in the first trial. The search after
+it starts from the last ordinary step size again: 1/λ is short because the gradient there is steep.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ class Armijo:
             shrink=self.shrink,
             max_step=self.max_step,
         )
-        return Step(None, state, 0.0) if found is None else Step(found.trial, found.size, found.size)
+        if found is None:
+            return Step(None, state, 0.0)
+        return Step(found.trial, found.size if known is None else state, found.size)
 
 
 class ArmijoSGD(FlatOptimizer):
@@ -160,7 +163,7 @@ class ArmijoSGD(FlatOptimizer):
         )
         move(0.0 if found is None else found.size)
         search["step_size"] = 0.0 if found is None else found.size
-        if found is not None:
+        if found is not None and known is None:
             search["next_trial"] = found.size
         return loss
 

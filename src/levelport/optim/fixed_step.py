@@ -9,7 +9,8 @@ from torch import Tensor
 
 from levelport import checks
 from levelport.objective import Objective, Point
-from levelport.optim.step_rule import Step, after_teleport
+from levelport.optim.step_rule import Step
+from levelport.optim.transaction import Stride
 from levelport.solvers import TeleportResult
 
 
@@ -19,21 +20,20 @@ class FixedStep:
 
     Args:
         lr: the step size.
-        first_step: "curvature" takes the first step after a teleport with 1/λ instead, λ = ⟨g, ∇²f g⟩/‖g‖²: at a KKT
-            point of the teleport that is a Newton step. "lr" keeps the step fixed.
     """
 
     lr: float
-    first_step: Literal["lr", "curvature"] = "lr"
 
     def __post_init__(self) -> None:
         checks.positive(lr=self.lr)
-        checks.one_of("first_step", self.first_step, ("lr", "curvature"))
+
+    @property
+    def stride(self) -> Stride:
+        """What a teleport has to leave room for."""
+        return Stride.fixed(self.lr)
 
     def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
-        known = after_teleport(teleport) if self.first_step == "curvature" else None
-        size = self.lr if known is None else known
-        return Step(objective.at(point.x - size * point.gradient), None, size)
+        return Step(objective.at(point.x - self.lr * point.gradient), None, self.lr)
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,11 @@ class Momentum:
         checks.number("momentum", self.momentum, at_least=0.0, below=1.0)
         checks.number("dampening", self.dampening, at_least=0.0, at_most=1.0)
         checks.one_of("at_teleport", self.at_teleport, ("keep", "reset"))
+
+    @property
+    def stride(self) -> Stride:
+        """What a teleport has to leave room for."""
+        return Stride.fixed(self.lr, self.momentum, self.dampening)
 
     def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
         buffer: Tensor | None = None if teleport is not None and self.at_teleport == "reset" else state

@@ -135,6 +135,19 @@ class History:
             return (recent[0].value - recent[-1].value) / (recent[-1].cost - recent[0].cost)
         return self.trials[-1].plain_rate if self.trials else math.nan
 
+    def fastest_rate(self, window: int, among: int) -> float:
+        """The largest such rate over ``window`` ticks in a row among the last ``among`` plain ones.
+
+        Progress comes in bursts. What a trial may cost is judged by this rate: the mean is too hopeful just before one.
+        """
+        recent = self.plain_ticks()[-among - 1 :]
+        rates = [
+            (first.value - last.value) / (last.cost - first.cost)
+            for first, last in zip(recent, recent[window:], strict=False)
+            if last.cost > first.cost
+        ]
+        return max([*rates, self.plain_rate(window)])
+
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers in lists and dicts."""
         return {"ticks": [asdict(tick) for tick in self.ticks], "trials": [asdict(trial) for trial in self.trials]}

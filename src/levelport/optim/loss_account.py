@@ -1,17 +1,23 @@
 """When to teleport, with an account of what trials have cost: for gradient methods, and with a horizon for momentum.
 
-A trial that does not pay has cost evaluations that plain steps could have used. Let r be the decrease of f per gradient
-equivalent of recent plain steps, C the cost of a trial and D what it decreased f by. The account
+A trial that does not pay has cost evaluations that plain steps could have used: it leaves the run as far behind as that
+cost. The account is kept in this unit, gradient equivalents of delay,
 
-    A ← max(A + (r C - D)/scale, -0.1),       scale = |f|, or the decrease since the start where f may be negative,
+    d ← max(d + C - D/r, -C),        C the cost of a trial, D the decrease of f that it brought,
 
-is what trials have lost so far relative to plain descent; trials are made only while A plus the worst case of the next
-one, r C/scale, stays below 4 %. So with an honest r the loss is never more than about that far above what the same
-optimizer reaches without teleports at equal cost. The size k of the Krylov space follows success: doubled where a trial
-paid twice, halved where it did not pay.
+r the decrease of f per gradient equivalent of the plain steps before it. A run that is d behind has a loss that is
+higher by R d/f, R the rate of plain steps *now*: a delay costs much where progress is fast, and nothing where it has
+stopped. So a trial is made only where
 
-Losses of mini-batches jump. A trial counts as paid only if its decrease exceeds what plain steps would have bought
-*and* the jump that the losses make by themselves, twice over; so noise makes teleports rarer, never more frequent.
+    R (d + C) + J ≤ 0.04 f,          R the fastest recent stretch, C all that the trial can cost, J the largest jump,
+
+f standing for the decrease since the start where it may be negative. A trial that paid earns the next one, no more. The
+size k of the Krylov space follows success: doubled where a trial paid twice, halved where it did not pay.
+
+Losses of mini-batches jump, and so do those of a step size that is too long. J is the largest rise from one loss to the
+next among the last hundred: where losses jump by more than the account may lose, nobody could tell what a trial has
+done, and none is made. Below that a trial counts as paid only if its decrease exceeds what plain steps would have
+bought and twice the jump. So noise makes teleports rarer, never more frequent.
 """
 
 from __future__ import annotations
@@ -20,18 +26,21 @@ import math
 from dataclasses import dataclass
 
 from levelport import checks
-from levelport.optim.history import History, Trial, scale_of
+from levelport.optim.history import History, Trial, jump_of, scale_of
 from levelport.optim.schedules import Limits, Schedule
 
 _MOST_VECTORS = 64
-_LARGEST_CREDIT = 0.1
+_AMONG = 4  # times the pause: ticks among which the fastest stretch is looked for
+_JUMPS = 100  # ticks among which the largest jump is looked for
+_STANDSTILL = 1e-4  # of the loss per gradient equivalent: slower steps count as this fast where decreases become delays
+_EVALUATIONS = 5.0  # of a trial besides its products, at most: two climbs, the bottom, the step and its check
 
 
 @dataclass(frozen=True)
 class _Account:
-    """Where the trials so far have led: the balance, the next size, ticks to wait and failures in a row."""
+    """Where the trials so far have led: the delay, the next size, ticks to wait and failures in a row."""
 
-    balance: float
+    delay: float
     vectors: int
     wait: int
     failures: int
@@ -71,13 +80,10 @@ class LossAccount(Schedule):
     def due(self, tick: int, history: History) -> bool:
         if history.ticks[-1].cost < self.start or _too_early(tick, history, self.pause):
             return False
-        rate, account = history.plain_rate(self.pause), self._account(history)
-        if not math.isfinite(rate) or _too_early(tick, history, account.wait):
+        account = self._account(history)
+        if _too_early(tick, history, account.wait):
             return False
-        worst = (
-            max(rate, 0.0) * predicted_cost(account.vectors, history) / scale_of([seen.value for seen in history.ticks])
-        )
-        return account.balance + worst <= self.overdraft
+        return at_stake(account.delay + largest_cost(account.vectors, history), history, self.pause) <= self.overdraft
 
     def limits(self, history: History) -> Limits:
         vectors = self._account(history).vectors
@@ -91,14 +97,15 @@ class LossAccount(Schedule):
         return account
 
     def _after(self, account: _Account, trial: Trial) -> _Account:
-        forgone = max(trial.plain_rate, 0.0) * trial.cost if math.isfinite(trial.plain_rate) else 0.0
+        rate = max(trial.plain_rate, 0.0) if math.isfinite(trial.plain_rate) else 0.0
         decrease = trial.decrease if math.isfinite(trial.decrease) else 0.0
-        balance = max(account.balance + (forgone - decrease) / trial.scale, -_LARGEST_CREDIT)
-        if decrease > max(forgone, 2.0 * trial.jump):
-            grown = min(2 * account.vectors, _MOST_VECTORS) if decrease > 2.0 * forgone else account.vectors
-            return _Account(balance, grown, self.pause, 0)
+        gained = decrease / max(rate, _STANDSTILL * trial.scale)
+        delay = max(account.delay + trial.cost - gained, -trial.cost)
+        if decrease > max(rate * trial.cost, 2.0 * trial.jump):
+            grown = min(2 * account.vectors, _MOST_VECTORS) if decrease > 2.0 * rate * trial.cost else account.vectors
+            return _Account(delay, grown, self.pause, 0)
         failures = account.failures + 1
-        return _Account(balance, max(account.vectors // 2, 2), self.pause * 2**failures, failures)
+        return _Account(delay, max(account.vectors // 2, 2), self.pause * 2**failures, failures)
 
     def __str__(self) -> str:
         return f"while the account of trials allows it: at most {self.overdraft:g} of the loss"
@@ -109,10 +116,12 @@ class Horizon(Schedule):
     """Trials that are judged late and may use a small share of all cost: the default for momentum.
 
     After a move the momentum still points where it pointed. So a trial is judged only when plain steps have cost twice
-    what it cost, by the decrease since before it; and trials may use at most ``share`` of the whole cost.
+    what it cost, by the decrease since before it; and trials may use at most ``share`` of the whole cost. All of what
+    they have used counts as delay, as if none had paid.
 
     Args:
         share: of all gradient equivalents that trials may use.
+        overdraft: the relative loss that a trial may cause where it comes to nothing, at the fastest recent rate.
         start: gradient equivalents before the first trial.
         vectors: size of the Krylov space.
 
@@ -122,12 +131,14 @@ class Horizon(Schedule):
     """
 
     share: float = 0.05
+    overdraft: float = 0.04
     start: float = 40.0
     vectors: int = 4
 
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.number("share", self.share, above=0.0, at_most=1.0)
+        checks.number("overdraft", self.overdraft, above=0.0)
         checks.number("start", self.start, at_least=0.0)
         checks.whole("vectors", self.vectors, at_least=1)
 
@@ -139,8 +150,8 @@ class Horizon(Schedule):
         now = history.ticks[-1]
         if now.cost < self.start:
             return False
-        spent = sum(trial.cost for trial in history.trials) + predicted_cost(self.vectors, history)
-        if spent > self.share * now.cost:
+        lost, largest = sum(trial.cost for trial in history.trials), largest_cost(self.vectors, history)
+        if lost + largest > self.share * now.cost or at_stake(lost + largest, history, 5) > self.overdraft:
             return False
         failures = 0
         for trial in reversed(history.trials):
@@ -168,6 +179,20 @@ class Horizon(Schedule):
 
     def __str__(self) -> str:
         return f"at most {self.share:g} of all cost, judged by what follows"
+
+
+def at_stake(delay: float, history: History, pause: int) -> float:
+    """The share of the loss by which a run that is ``delay`` behind may be higher; infinite where nobody knows."""
+    rate = history.fastest_rate(pause, _AMONG * pause)
+    if not math.isfinite(rate):
+        return math.inf
+    values = [seen.value for seen in history.ticks]
+    return (max(rate, 0.0) * max(delay, 0.0) + max(jump_of(values[-_JUMPS:]), 0.0)) / scale_of(values)
+
+
+def largest_cost(vectors: int, history: History) -> float:
+    """What a trial with so many Krylov vectors can cost where everything goes wrong but nothing has to be repeated."""
+    return history.product_cost * vectors + _EVALUATIONS
 
 
 def predicted_cost(vectors: int, history: History) -> float:

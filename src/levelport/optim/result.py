@@ -10,7 +10,7 @@ from levelport.objective import Cost
 from levelport.objectives.structure import X
 from levelport.solvers import Certificate
 
-RowKind = Literal["start", "teleport", "stay", "step", "descent"]
+RowKind = Literal["start", "teleport", "stay", "first step", "step", "descent", "undone"]
 
 
 class MinimizeStatus(Enum):
@@ -34,14 +34,15 @@ class MinimizeStatus(Enum):
 
 @dataclass(frozen=True)
 class MinimizeRow:
-    """One point of a run: x0, then one per step, and one more after every teleport.
+    """One point of a run: x0, then one per step, and more around every teleport.
 
     Attributes:
         iteration: steps taken before it.
         cost: gradient equivalents spent up to here, the evaluation of this point included.
         value, gradient_norm: f and ‖∇f‖ there.
-        kind: what led to it: the "start", a "teleport", a teleport that came to nothing ("stay"), a "step" of the
-            method, or a "descent" that the solver made where a teleport would not have paid.
+        kind: what led to it: the "start", a "teleport", a teleport that came to nothing ("stay"), the "first step" that
+            belongs to a teleport, a "step" of the method, a "descent" that the solver made where a teleport would not
+            have paid, or the way back from a move after which f rose ("undone").
         step: size of the step that led to it; NaN elsewhere.
         seconds: since the start.
         certificate: of the teleported point that a gradient step left to get here: its KKT conditions with the Hessian
@@ -72,7 +73,7 @@ class MinimizeResult(Generic[X]):
         value, gradient_norm: f and ‖∇f‖ there.
         status: why it ended; ``success`` and ``message`` follow from it.
         iterations: steps taken.
-        teleports: teleports made.
+        teleports: teleports made, those that were undone included.
         cost: evaluations and seconds, everything included.
         trace: a row per point.
 

@@ -6,6 +6,7 @@ and out. The same arithmetic serves the torch optimizers.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,5 +42,7 @@ def newton_step_size(curvature: float) -> float | None:
 
 
 def after_teleport(teleport: TeleportResult | None) -> float | None:
-    """:func:`newton_step_size` of the teleport that led here, if there was one."""
-    return newton_step_size(teleport.curvature) if teleport is not None else None
+    """:func:`newton_step_size` of the teleport that led here, if its first step is still to be taken."""
+    if teleport is None or not math.isnan(teleport.first_step):
+        return None
+    return newton_step_size(teleport.curvature)

@@ -193,7 +193,9 @@ class Teleported(FlatOptimizer):
         return self.teleporter.register_teleport_hook(hook)
 
     def _prepare_first_step(self, result: TeleportResult) -> None:
-        if isinstance(self.wrapped, ArmijoSGD) and self.teleporter.first_step == "optimizer":
+        # Where no teleport was made, or a lower point taken instead of one, the next step is an ordinary one.
+        arrived = self.teleporter.moved and result.gain > 1.0
+        if arrived and isinstance(self.wrapped, ArmijoSGD) and self.teleporter.first_step == "optimizer":
             self.wrapped.after_teleport(result.curvature)
 
     def state_dict(self) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 It is what every training loop has room for, whoever owns the step: a plain loop, a callback of a framework, a wrapper
 such as :class:`~levelport.Teleported`. The schedule counts calls of :meth:`Teleporter.maybe`, one per step.
 
-By default a move is the teleport *and* the first step from there, checked, so that the optimizer goes on at no higher a
-loss and with a gradient of ordinary size; and it is undone if the next losses rise above the level that was left
-(:mod:`levelport.optim.transaction`). ``first_step="optimizer"`` leaves the parameters at the teleported point itself.
+By default a move is the teleport *and* the first step from there, checked (:mod:`levelport.optim.transaction`), so that
+the optimizer goes on at no higher a loss and with a gradient of ordinary size; and it is undone if the next losses rise
+above the level that was left (:mod:`levelport.optim.undo`). ``first_step="optimizer"`` leaves the parameters at the
+teleported point itself.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from levelport.optim.history import History
 from levelport.optim.newton_cg import NewtonCG
 from levelport.optim.schedules import Schedule
 from levelport.optim.second_moments import check_metric, optimizer_metric
-from levelport.optim.transaction import Landing, Losses, Watch, check_unused, land
+from levelport.optim.transaction import Landing, Stride, check_unused, land
+from levelport.optim.undo import Guard, OptimizerBack
 from levelport.solvers import Move, Settings, Solver, TeleportResult, move_from
 
 Hook = Callable[[TeleportResult], object]
@@ -147,11 +149,8 @@ class Teleporter:
             checks.one_of("first_step", first_step, ("included", "optimizer"))
         searches = isinstance(optimizer, (ArmijoSGD, NewtonCG))
         self.first_step = first_step or ("optimizer" if searches else "included")
-        self.teleports, self.undone, self.moved = 0, 0, False
-        self._watch: Watch | None = None
-        self._skip = 0  # times that a schedule's wish is not granted, after moves that were undone
-        self._failures = 0  # in a row
-        self._recent = Losses()
+        self.teleports, self.moved = 0, False
+        self._guard: Guard[OptimizerBack] = Guard()
         self._distribute = distribute
         self._spent = 0.0  # gradient equivalents since the start
         self._losses: list[float] = []  # since the last tick
@@ -171,7 +170,7 @@ class Teleporter:
             The result of the teleport, None if none was due.
         """
         value = math.nan
-        if self.schedule.watches or self._watch is not None:
+        if self.schedule.watches or self.watching:
             value = StepLoss(loss, self.parameters()).value()
             self.charge(0.5)
         self.charge(1.0)  # what a plain step costs
@@ -187,16 +186,14 @@ class Teleporter:
         self.moved = False
         if self._distribute is None:
             value = agreed(value, self.parameters()[0].device)
-        if self._undo_if_risen(value):
+        if (back := self._guard.look(value)) is not None:
+            back.restore(self.optimizer, self.parameters())
+            self.moved = True
             self.iteration += 1
             return None
         due = self._due(value, gradient_norm)
         self.iteration += 1
-        self._recent.add(value)
-        if due and self._skip > 0:
-            self._skip -= 1
-            due = False
-        if not due:
+        if not self._guard.grants(due, value):
             return None
         target, other = (loss, None) if self.teleport_on is None else (self.teleport_on, loss)
         if target is None:
@@ -224,7 +221,12 @@ class Teleporter:
     @property
     def watching(self) -> bool:
         """Whether a move may still be undone, so that the loss before the next step is asked for."""
-        return self._watch is not None
+        return self._guard.watching
+
+    @property
+    def undone(self) -> int:
+        """Moves that were taken back."""
+        return self._guard.undone
 
     def teleport(self, loss: Loss | Batches, *, random_state: RandomState | None = None) -> TeleportResult:
         """Teleport now, on ``loss``. Gradients in ``.grad``, buffers and random generators stay as they are.
@@ -275,8 +277,8 @@ class Teleporter:
         if self.moved and self.first_step == "included" and self._distribute is None:
             # Ranks see different losses and would decide differently, so that they do not watch.
             known = result.value_start if math.isnan(level) and self.teleport_on is None else level
-            self._watch = Watch.over(start, self.optimizer, known, self._recent.jump)
-        self._recent.clear()
+            self._guard.watch(known, OptimizerBack.to(start, self.optimizer))
+        self._guard.forget()
         self.last_teleport = result
         self.charge(result.cost.gradient_equivalents)
         if self.momentum == "reset" and self.moved:
@@ -290,18 +292,18 @@ class Teleporter:
         weights, settings = self.metric_now(), self._settings(due)
         if weights is None:
             move = move_from(before, objective, self._solver, settings, certify=False)
-            return move, self._land(objective, before, move, self.optimizer)
+            return move, self._land(objective, before, move, Stride.of(self.optimizer))
         weighted = InMetric(objective, weights)
         seen = weighted.around(before)
         move = move_from(seen, weighted, self._solver, settings, certify=False)
-        landing = self._land(weighted, seen, move, None)
+        landing = self._land(weighted, seen, move, Stride())
         point = weighted.underneath(landing.point)
         result = replace(move.result, x=weighted.underneath(move.point).x)
         return replace(move, result=result), Landing(point, landing.step)
 
-    def _land(self, objective: Objective, before: Point, move: Move, goes_on: torch.optim.Optimizer | None) -> Landing:
+    def _land(self, objective: Objective, before: Point, move: Move, stride: Stride) -> Landing:
         takes = self.first_step == "included"
-        return land(objective, before, move, goes_on) if takes else Landing(move.lower or move.point)
+        return land(objective, before, move, stride) if takes else Landing(move.lower or move.point)
 
     def metric_now(self) -> Tensor | None:
         """The weights of the metric as they stand, flat; None for the ordinary norm."""
@@ -325,20 +327,6 @@ class Teleporter:
             return result
         cost = replace(spent, seconds=result.cost.seconds)
         return replace(result, first_step=landing.step, value_after=landing.point.value, cost=cost)
-
-    def _undo_if_risen(self, value: float) -> bool:
-        """Take the last move back if the loss has risen above the level that it left."""
-        watch = self._watch
-        if watch is None or not watch.rises(value):
-            self._failures = 0 if watch is not None and watch.proved else self._failures
-            return False
-        watch.restore(self.optimizer, self.parameters())
-        self._watch = None
-        self.undone += 1
-        self._failures += 1
-        self._skip = 2**self._failures - 1
-        self.moved = True
-        return True
 
     def register_teleport_hook(self, hook: Hook) -> RemovableHandle:
         """Call ``hook(result)`` after every teleport, for instance to log it; ``handle.remove()`` ends that."""
@@ -374,12 +362,9 @@ class Teleporter:
             "losses": list(self._losses),
             "history": self.history.state_dict(),
             "teleports": self.teleports,
-            "undone": self.undone,
-            "skip": self._skip,
-            "failures": self._failures,
-            "recent": self._recent.state_dict(),
             "solver": self._solver.state_dict(),
-            "watch": None if self._watch is None else self._watch.state_dict(self.optimizer),
+            "guard": self._guard.state_dict(),
+            "back": None if (back := self._guard.back) is None else back.state_dict(self.optimizer),
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -388,10 +373,9 @@ class Teleporter:
         self._spent = state_dict["spent"]
         self._losses = list(state_dict["losses"])
         self.history.load_state_dict(state_dict["history"])
-        self.teleports, self.undone = state_dict["teleports"], state_dict["undone"]
-        self._skip, self._failures = state_dict["skip"], state_dict["failures"]
-        self._recent = Losses(state_dict["recent"])
-        self._watch = None if state_dict["watch"] is None else Watch.of(state_dict["watch"], self.optimizer)
+        self.teleports = state_dict["teleports"]
+        back = None if state_dict["back"] is None else OptimizerBack.of(state_dict["back"], self.optimizer)
+        self._guard.load_state_dict(state_dict["guard"], back)
         self.last_teleport = None
         self._solver = self.settings.begin()
         self._solver.load_state_dict(state_dict["solver"])

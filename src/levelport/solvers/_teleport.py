@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from levelport.objective import Objective
 from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.function import as_objective
 from levelport.objectives.metric import InMetric
-from levelport.objectives.structure import Structure, Variables, X
+from levelport.objectives.structure import X
 from levelport.solvers.contract import Callback, Solver
 from levelport.solvers.guarantee import teleport_from
 from levelport.solvers.result import TeleportResult
@@ -90,15 +90,8 @@ def teleport(
     if metric is None:
         result, point = teleport_from(start, objective, settings.begin(), settings, callback)
     else:
-        weighted = InMetric(objective, _flat(metric, x))
+        weighted = InMetric.like(x, objective, metric)
         result, point = teleport_from(weighted.around(start), weighted, settings.begin(), settings, callback)
         point = weighted.underneath(point)
     # The same result around the user's own kind of variables.
     return cast("TeleportResult[X]", replace(result, x=structure.assemble(structure.leaves(point.x))))  # type: ignore[arg-type]
-
-
-def _flat(metric: Variables, x: Variables) -> Tensor:
-    """The metric as a flat vector, its entries in the order of ``x``."""
-    if isinstance(x, Mapping) and isinstance(metric, Mapping) and set(x) == set(metric):
-        metric = [metric[key] for key in x]
-    return Structure(metric).flatten(metric)

@@ -105,7 +105,7 @@ class Krylov(Solver):
         start, memory = problem.start, self._memory
         if memory.first_norm is None:
             memory.first_norm = start.gradient_norm
-        model = KrylovModel(start, self._capacity(start))
+        model = KrylovModel(start, self.capacity(start.x.numel()))
         self._grow(model, monitor)
         if model.size == 0 or model.largest <= 0.0:
             return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, "no positive curvature was found to climb against")
@@ -118,8 +118,9 @@ class Krylov(Solver):
                 break
         return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, "the model led to no lower point")
 
-    def _capacity(self, start: Point) -> int:
-        return self.max_vectors or max(10, min(200, _NUMBERS // start.x.numel()))
+    def capacity(self, dimension: int) -> int:
+        """Basis vectors that a model in so many variables may have."""
+        return self.max_vectors or max(10, min(200, _NUMBERS // dimension))
 
     def _radius(self, model: KrylovModel) -> float:
         """How far the model is trusted; where it has no bottom and nothing is known yet, a Cauchy step or ‖w‖/10."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from pathlib import Path
 
@@ -10,13 +11,15 @@ import pandas as pd
 import pytest
 
 from levelport.cli.bench import bench_command
-from levelport.lab.bench import cost_table, safety
-from levelport.lab.bench.competitors import OURS
+from levelport.lab.bench import cost_table, equal_cost, safety
+from levelport.lab.bench import page as benchmark_page
+from levelport.lab.bench.competitors import ALONE, OURS
+from levelport.lab.bench.equal_cost import EqualCostSpec, tuned_inside
 from levelport.lab.bench.growth import HvpSpec
 from levelport.lab.bench.instances import ProblemName
 from levelport.lab.bench.page import write_pages
 from levelport.lab.bench.races import RaceSpec
-from levelport.lab.bench.safety import EqualCostSpec, TwinsSpec
+from levelport.lab.bench.safety import TwinsSpec
 from levelport.lab.bench.suites import SUITES
 from levelport.lab.engine.spec import RunSpec
 from levelport.lab.engine.store import Store
@@ -47,25 +50,54 @@ def test_products_in_closed_form_are_those_of_autograd(tmp_path: Path) -> None:
     assert "| logreg/titanic (1761 × 4) |" in (tmp_path / "report" / "benchmark.md").read_text()
 
 
-def test_safety_becomes_two_sections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_safety_becomes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(safety, "STEPS", 30)
-    network = ProblemName("network", "mlp-softplus-5/blood", 1e-3)
+    network = equal_cost.GROUPS["confirmation"][-1]
     store = stored(
         tmp_path,
         TwinsSpec("tanh", "momentum 0.02", 0),
         TwinsSpec("tanh", "momentum 0.02", 1),
         EqualCostSpec(network, "SGD", budget=120.0),
+        EqualCostSpec(network, OURS, budget=120.0),
     )
+    written = write_pages(store, tmp_path / "report")
+    assert {path.name for path in written} == {"safety.csv", "safety-equal-cost.csv", "safety.md"}
+    table = pd.read_csv(tmp_path / "report" / "safety.csv")
+    assert list(table["schedule"].value_counts()) == [2, 2]
+    assert (table["finite"] == 1).all()
+    assert table[table["schedule"] == "every 20"]["teleports"].min() > 0
+    sgd, ours = pd.read_csv(tmp_path / "report" / "safety-equal-cost.csv").to_dict("records")
+    assert sgd["worst"] >= sgd["last"] > 0.0
+    assert min(sgd["worse_below"], sgd["worse_above"]) > 1.0
+    assert ours["optimizer"] == OURS
+    assert ours["worst"] <= 1.05
+    page = (tmp_path / "report" / "safety.md").read_text()
+    assert "all 4 runs are finite and safe" in page
+    assert "minimize against GD-Armijo, confirmation" in page
+    assert "Networks run: development 0, confirmation 1, fresh 0" in page
+
+
+def test_a_page_from_a_partial_store_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    specs = [RaceSpec(ProblemName("quadratic", "condition 1e2"), name, 200.0) for name in (OURS, ALONE)]
+    store = stored(tmp_path, *specs)
     write_pages(store, tmp_path / "report")
-    table = pd.read_csv(tmp_path / "report" / "benchmark-safety.csv").set_index("schedule")
-    assert list(table["runs"]) == [2, 2]
-    assert (table["finite"] == 2).all()
-    assert table.loc["every 20", "teleports"] > 0
-    (row,) = pd.read_csv(tmp_path / "report" / "benchmark-safety-equal-cost.csv").to_dict("records")
-    assert row["worst"] >= row["last"] > 0.0
     page = (tmp_path / "report" / "benchmark.md").read_text()
-    assert "Does a teleport ever hurt" in page
-    assert "The same at equal cost" in page
+    assert "This page is not complete" in page
+    assert "| logistic | 0 of " in page
+    monkeypatch.setattr(benchmark_page, "PARTS", ("functions",))
+    monkeypatch.setitem(SUITES, "functions", lambda tier: list(specs))
+    write_pages(store, tmp_path / "report")
+    page = (tmp_path / "report" / "benchmark.md").read_text()
+    assert "This page is not complete" not in page
+    assert "| functions | 2 of 2 | 2 of 2 |" in page
+
+
+def test_step_sizes_are_tuned_inside_the_grid() -> None:
+    """A valley in log lr, from either side; beyond a step size everything diverges."""
+    for guess in (1e-4, 10.0):
+        lr, below, above = tuned_inside(lambda lr: 1.0 + math.log10(lr / 0.05) ** 2 if lr < 0.4 else math.nan, guess)
+        assert 0.05 / math.sqrt(10.0) < lr < 0.05 * math.sqrt(10.0)
+        assert min(below, above) > 1.0
 
 
 def test_help_names_every_suite() -> None:

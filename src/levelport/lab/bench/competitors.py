@@ -91,7 +91,7 @@ def _polyak(instance: Instance) -> StepRule:
 
 def _with_and_without(name: str, rule: Callable[[Instance], StepRule] | str) -> list[Competitor]:
     """A method alone, with the paper's teleports, and with ours."""
-    published = {"schedule": Every(50, start=5), "solver": "sqp", "max_hvps": 50}
+    published = {"schedule": Every(50, start=5), "solver": "sqp", "max_hvps": 50, "first_step": "method"}
     ours = OURS if rule == "auto" else f"{name} + our teleports"
     return [
         Competitor(name, descent(rule, schedule=Never())),

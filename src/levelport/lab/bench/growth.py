@@ -53,6 +53,7 @@ class GrowthSpec(RunSpec):
     """Evaluations of one competitor until it is accurate to 1e-6, on synthetic data of a given shape."""
 
     kind: ClassVar[str] = "growth"
+    revision: ClassVar[int] = 2
     samples: int
     features: int
     condition: float
@@ -91,6 +92,7 @@ class TeleportCostSpec(RunSpec):
     """Processor time per iteration with a teleport, as the number of samples or of parameters grows."""
 
     kind: ClassVar[str] = "teleport-cost"
+    revision: ClassVar[int] = 2
     axis: Literal["samples", "parameters"]
     size: int
     solver: TimedSolver

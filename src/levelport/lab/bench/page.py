@@ -1,7 +1,8 @@
 """The pages of the benchmark with their tables and pictures, from whatever the store holds.
 
-``benchmark.md`` is the benchmark at equal cost; ``solvers-zoo.md`` and ``attribution.md`` are the small pages of the
-suites ``solvers`` and ``attribution``. What is measured is in the tables; the prose says how it was measured.
+``benchmark.md`` is the benchmark at equal cost; ``solvers-zoo.md``, ``attribution.md`` and ``safety.md`` are the small
+pages of the suites ``solvers``, ``attribution`` and ``safety``. What is measured is in the tables; the prose says how
+it was measured, and a page says how much of it was run.
 """
 
 from __future__ import annotations
@@ -12,15 +13,24 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from levelport.lab.bench import cost_table, families_page, families_tables, findings, pictures, sections, tables
+from levelport.lab.bench import (
+    cost_table,
+    families_page,
+    families_tables,
+    findings,
+    pictures,
+    safety_page,
+    sections,
+    tables,
+)
 from levelport.lab.bench.competitors import ALONE, COMPETITORS, MEMORY, OURS, PERIOD
 from levelport.lab.bench.families_training import FamilyConfirmationSpec
 from levelport.lab.bench.findings import HARD
 from levelport.lab.bench.growth import ACCURACY, REG
+from levelport.lab.bench.markdown import table
 from levelport.lab.bench.own_cost import LARGE
 from levelport.lab.bench.races import accuracy
-from levelport.lab.bench.safety import END, SPIKE, STEPS
-from levelport.lab.bench.suites import CONVEX_BUDGET, HELD_OUT, MEMORY_COST, SMALL_SETS
+from levelport.lab.bench.suites import CONVEX_BUDGET, MEMORY_COST, SMALL_SETS, SPLITS, SUITES
 from levelport.lab.bench.zoo_page import write_zoo
 from levelport.lab.engine.store import Store
 from levelport.lab.pages import folded
@@ -29,6 +39,20 @@ from levelport.problems.atomic import write_text
 from levelport.problems.registry import problem
 
 ORDER = list(COMPETITORS)
+PARTS = (
+    "logistic",
+    "held-out",
+    "functions",
+    "optimality",
+    "overhead",
+    "growth",
+    "hvp",
+    "timing",
+    "memory",
+    "networks",
+    "visits",
+)
+"""The suites that ``benchmark.md`` is made of."""
 Frames = dict[str, pd.DataFrame]
 
 
@@ -51,8 +75,8 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
         "benchmark-growth": tables.flat(results, "growth"),
         "benchmark-teleport-cost": tables.flat(results, "teleport-cost"),
         "benchmark-hvp": tables.flat(results, "hvp"),
-        "benchmark-safety": tables.safety(results),
-        "benchmark-safety-equal-cost": tables.safety_at_equal_cost(results),
+        "safety": tables.safety(results),
+        "safety-equal-cost": tables.safety_at_equal_cost(results),
     }
     frames["families-moves"] = families_tables.moves(results)
     frames["families-training"] = families_tables.training(results)
@@ -65,6 +89,8 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
     pages = {}
     if not small_table.empty:
         pages["attribution.md"] = cost_table.page(small_table)
+    if not all(frames[name].empty for name in ("safety", "safety-equal-cost")):
+        pages["safety.md"] = safety_page.page(frames["safety"], frames["safety-equal-cost"], _versions())
     families = frames["families-moves"], frames["families-training"], frames["families-confirmation"]
     if not all(frame.empty for frame in families):
         pages["families.md"] = families_page.page(*families, _versions(), families_tables.seconds(results))
@@ -73,7 +99,7 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
             written += save(families_page.picture(families[1]), directory / "families.png")
     if any(not frame.empty for name, frame in frames.items() if name.startswith("benchmark")):
         written += _draw(frames, directory)
-        pages["benchmark.md"] = page(frames)
+        pages["benchmark.md"] = page(frames, coverage(store))
     if not pages and not written:
         raise NothingToReportError(f"there are no results in {store.root}; run 'levelport bench logistic' first.")
     for name, content in pages.items():
@@ -97,17 +123,52 @@ def _draw(frames: Frames, directory: Path) -> list[Path]:
     return [path for paths in drawn for path in paths]
 
 
-def page(frames: Frames) -> str:
+def coverage(store: Store) -> pd.DataFrame:
+    """How many tasks of each suite of the benchmark the store holds, as they are defined now, in either size."""
+    there = {key for key, result in store.look().results.items() if not result.failed}
+    rows = []
+    for name in PARTS:
+        row: dict[str, str | int] = {"suite": name}
+        for tier in ("quick", "full"):
+            keys = {spec.key for spec in SUITES[name](tier)}
+            row |= {f"{tier}_run": len(keys & there), f"{tier}_all": len(keys)}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _warning(covered: pd.DataFrame) -> str:
+    """Nothing, or that it is less than the quick tier."""
+    lacking = covered[covered["quick_run"] < covered["quick_all"]]["suite"].tolist()
+    if not lacking:
+        return ""
+    return (
+        '!!! warning "This page is not complete"\n'
+        f"    Of the suites {', '.join(lacking)} not even the quick tier has been run in full.\n"
+        "    Figures below come from what was run, which a table below counts.\n"
+    )
+
+
+def _said_of(covered: pd.DataFrame) -> str:
+    """What was run, suite by suite."""
+    rows = [
+        [str(row["suite"]), f"{row['quick_run']} of {row['quick_all']}", f"{row['full_run']} of {row['full_all']}"]
+        for _, row in covered.iterrows()
+    ]
+    return table(["suite", "of the quick tier", "of the full tier"], rows)
+
+
+def page(frames: Frames, covered: pd.DataFrame) -> str:
     """The benchmark at equal cost as Markdown."""
     races = frames["benchmark"]
-    logistic, held_out = _logistic(races), _logistic(races, HELD_OUT)
+    logistic = _logistic(races)
     found = [
         *findings.logistic_goals(logistic),
         *findings.network_goals(frames["benchmark-networks"]),
         *findings.optimality_goals(frames["benchmark-optimality"]),
         *findings.overhead_goals(frames["benchmark-overhead"], frames["benchmark-memory"]),
     ]
-    parts = ["# Benchmark at equal cost\n", findings.opening(frames), folded("How it was measured", _HEAD)]
+    parts = ["# Benchmark at equal cost\n", findings.opening(frames), _warning(covered)]
+    parts += [folded("How it was measured", _HEAD), folded("What was run", _said_of(covered))]
     parts.append("## Where teleports pay, and where they do not\n")
     parts += [*(f"* {line}" for line in findings.sentences(frames)), "", "## Goals\n", sections.goals(found)]
     if not frames["benchmark-optimality"].empty:
@@ -115,9 +176,11 @@ def page(frames: Frames) -> str:
     if not logistic.empty:
         parts += ["## Logistic problems\n", _LOGISTIC, "![profiles](benchmark-logistic.png)\n"]
         parts += [sections.standings(logistic, ORDER), _HARD, sections.hard_problems(logistic)]
-    if not held_out.empty:
-        parts += ["### Splits on which nothing was tuned\n", _HELD_OUT]
-        parts += [sections.standings(held_out, ORDER), _HARD, sections.hard_problems(held_out)]
+    for seed, name in list(SPLITS.items())[1:]:
+        split = _logistic(races, seed)
+        if not split.empty:
+            parts += [f"### The {name} split\n", _SPLIT[name]]
+            parts += [sections.standings(split, ORDER), _HARD, sections.hard_problems(split)]
     for family, title in (("quadratic", "Quadratics"), ("function", "Test functions")):
         rows = races[races["family"] == family]
         if not rows.empty:
@@ -130,8 +193,6 @@ def page(frames: Frames) -> str:
         ("benchmark-growth", "Growth", _GROWTH, sections.growth),
         ("benchmark-teleport-cost", "Cost of one teleport", _TELEPORT_COST, sections.teleport_cost),
         ("benchmark-hvp", "Hessian-vector products in closed form", _HVP, sections.hvp),
-        ("benchmark-safety", "Does a teleport ever hurt a training run?", _SAFETY, sections.safety),
-        ("benchmark-safety-equal-cost", "The same at equal cost", _EQUAL_COST, sections.safety_at_equal_cost),
     ):
         if not frames[name].empty:
             parts += [f"## {title}\n", words, make(frames[name])]
@@ -181,11 +242,12 @@ Every method sees f through the same instrument, which counts (value ½, gradien
 gradient at one point share their forward pass), records the value whenever a gradient has been evaluated, and stops
 the run. *Cost* is in these gradient equivalents. *levelport.minimize* is our default: gradient descent with the Armijo
 line search and the default teleport of `minimize` before every step. *GD-Armijo* is the same method without teleports.
-*Published teleports* are the paper's: its SQP with its settings, every 50 steps from step 5, at most 50 HVPs. *The
-same without the climb* is our loop with the teleport cut in half: it descends by the model of the default teleport and
-skips the climb to a larger gradient. Stopping rules of the rivals are switched off; nothing is tuned per problem.
-L-BFGS methods keep {MEMORY} pairs, SciPy's default, unless the name says sixty. Momentum has the step 1/L (0.1 on
-networks, 1e-3 on test functions) and 0.9; Polyak's step knows f* (0 on networks).
+*Published teleports* are the paper's: its SQP with its settings, every 50 steps from step 5, at most 50 HVPs. Two
+controls have our loop with half a teleport: *the same without the climb* descends by the model of the default teleport
+and skips the climb to a larger gradient, *the same with a random climb* goes as far in a random direction. Stopping
+rules of the rivals are switched off; nothing is tuned per problem. L-BFGS methods keep {MEMORY} pairs, SciPy's default,
+unless the name says sixty; ours keeps up to sixty. Momentum has the step 1/L (0.1 on networks, 1e-3 on test functions)
+and 0.9; Polyak's step knows f* (0 on networks).
 """
 
 _LOGISTIC = f"""The twenty UCI sets with six penalties, first split, from w = 0, with certified optima; at most
@@ -193,9 +255,11 @@ _LOGISTIC = f"""The twenty UCI sets with six penalties, first split, from w = 0,
 only we got there, ∞ where only they did.
 """
 
-_HELD_OUT = """The same problems with the second split into training and test data. No constant of ours was chosen with
-them.
-"""
+_SPLIT = {
+    "second": "The same problems with another split into training and test data. One constant was chosen after a look\n"
+    "at them, by the first split: the growth of the gradient, √2, below which a climb is left out.\n",
+    "third": "A split that was fixed beforehand and not run before all constants stood.\n",
+}
 
 _HARD = f"""The problems on which L-BFGS-B needs more than {HARD:g} gradient equivalents for 1e-10, cost to 1e-10:
 """
@@ -213,10 +277,10 @@ of fifty on the digits, three seeds. The picture shows the loss with teleports r
 the same number of gradient equivalents.
 """
 
-_VISITS = f"""A teleport by `Auto()` with at most ten HVPs, once at the start, every {PERIOD} steps, or when
-they pay, which is the default of `Teleported` (SciPy's L-BFGS-B is restarted from the teleported point, so it loses its
-pairs; Adam and momentum keep their state). ReLU and softplus networks, reg 1e-4, medians with quartiles over
-networks; below 1 the teleports help.
+_VISITS = f"""Optimizers with teleports and without. *Default teleports*: `Teleported` with no schedule named. The
+others are by `Auto()` with at most ten HVPs, once at the start or every {PERIOD} steps (SciPy's L-BFGS-B is
+restarted from the teleported point, so that it loses its pairs; AdamW and momentum keep their state). ReLU and softplus
+networks, reg 1e-4, medians with quartiles over networks; below 1 the teleports help.
 """
 
 _SECONDS = """Logistic problems on the smaller sets (reg 1e-3 and 1e-6), interleaved rounds, median; ratios problem by
@@ -246,13 +310,4 @@ A slope of 1 is linear; the last column divides by the evaluations that the tele
 
 _HVP = """Logistic regression: the median time of one product at a point whose gradient is known. The automatic one goes
 through the graph of that gradient.
-"""
-
-_SAFETY = f"""Small networks, {STEPS} steps, each run against its twin without teleports: the largest loss relative to
-both its own best so far and the twin's at the same step (a spike, at most {SPIKE:g}), and the last loss relative to the
-twin's (at most {END:g}). *Safe*: neither was exceeded and all was finite.
-"""
-
-_EQUAL_COST = """Torch optimizers with their default teleports over the same without, at equal cost: the largest ratio
-of best losses so far at any cost from 100 on, and the last one.
 """

@@ -26,6 +26,7 @@ class RaceSpec(RunSpec):
     """One competitor on one problem: its best value so far against evaluations and seconds."""
 
     kind: ClassVar[str] = "race"
+    revision: ClassVar[int] = 2
     problem: ProblemName
     competitor: str
     max_cost: float
@@ -81,6 +82,7 @@ class TimingSpec(RunSpec):
     """
 
     kind: ClassVar[str] = "timing"
+    revision: ClassVar[int] = 2
     problem: ProblemName
     competitors: tuple[str, ...]
     rounds: int

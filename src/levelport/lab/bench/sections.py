@@ -12,29 +12,16 @@ from levelport.lab.bench import tables
 from levelport.lab.bench.competitors import ADAMW, ALONE, LBFGS, LBFGS_60, NEWTON_CG, NO_CLIMB, OURS
 from levelport.lab.bench.findings import HARD
 from levelport.lab.bench.growth import slope
+from levelport.lab.bench.markdown import number, table
 from levelport.lab.bench.optimality import TRIED_HVPS
 from levelport.lab.bench.pictures import GROWTH_AXES
 from levelport.lab.bench.races import ACCURACIES, accuracy
 from levelport.lab.bench.suites import VISITS
 from levelport.lab.bench.tables import pivot, varying
 from levelport.lab.claims import Claim
-from levelport.lab.pages import folded_if_long
 
 RESOLVED = 1e-7
 """Gradient norms below this belong to points whose level float64 hardly resolves."""
-
-
-def table(header: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table, folded where it is long; all columns but the first are numbers."""
-    lines = ["| " + " | ".join(header) + " |", "| --- |" + " ---: |" * (len(header) - 1)]
-    return folded_if_long(
-        "Problem by problem", "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
-    )
-
-
-def number(value: float, digits: int = 3) -> str:
-    """Short; a dash where there is none."""
-    return "-" if not math.isfinite(value) else f"{value:.{digits}g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
 def goals(found: list[Claim]) -> str:
@@ -224,37 +211,3 @@ def hvp(frame: pd.DataFrame) -> str:
         for _, row in frame.iterrows()
     ]
     return table(["problem", "closed form, µs", "autograd, µs", "ratio", "relative difference"], rows)
-
-
-def safety(frame: pd.DataFrame) -> str:
-    """Spikes and last losses against the twins without teleports."""
-    rows = [
-        [
-            f"{row['optimizer']}, {row['activation']}, {row['schedule']}",
-            f"{int(row['safe'])}/{int(row['runs'])}",
-            f"{row['worst_spike']:.3f}",
-            f"{row['worst_end']:.3f}",
-            f"{row['median_end']:.3f}",
-            f"{int(row['teleports'])} ({int(row['undone'])} undone)",
-        ]
-        for _, row in frame.iterrows()
-    ]
-    return table(["optimizer, network, schedule", "safe", "worst spike", "worst end", "median end", "teleports"], rows)
-
-
-def safety_at_equal_cost(frame: pd.DataFrame) -> str:
-    """Per optimizer, over networks."""
-    rows = [
-        [
-            str(name),
-            str(len(group)),
-            f"{group['worst'].max():.3f}",
-            f"{group['worst'].median():.3f}",
-            f"{group['last'].median():.3f}",
-            f"{int((group['last'] < 1.0).sum())}",
-        ]
-        for name, group in frame.groupby("optimizer")
-    ]
-    return table(
-        ["optimizer", "networks", "worst ratio", "median of worst", "median at the end", "lower at the end"], rows
-    )

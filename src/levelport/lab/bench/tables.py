@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from levelport.lab.bench.equal_cost import EqualCostSpec
 from levelport.lab.bench.growth import SERIES, GrowthSpec, HvpSpec, TeleportCostSpec
 from levelport.lab.bench.optimality import OptimalitySpec
 from levelport.lab.bench.own_cost import LARGE, MemorySpec, OverheadSpec
 from levelport.lab.bench.races import ACCURACIES, RaceSpec, TimingSpec
-from levelport.lab.bench.safety import EqualCostSpec, TwinsSpec, digest
+from levelport.lab.bench.safety import TwinsSpec, rows
 from levelport.lab.engine.spec import Curve, Run
 from levelport.lab.engine.store import TaskResult
 from levelport.lab.paper.profiles import Axis, spent_until_solved
@@ -150,17 +151,19 @@ def optimalities(results: Iterable[TaskResult]) -> pd.DataFrame:
 
 
 def safety(results: Iterable[TaskResult]) -> pd.DataFrame:
-    """What teleports did to training runs, per optimizer, schedule and activation."""
-    return digest(of_kind(results, "safety"))
+    """A row per training run: what teleports did to it."""
+    frame = rows(of_kind(results, "safety"))
+    order = ["optimizer", "schedule", "activation", "seed"]
+    return frame.sort_values(order, ignore_index=True) if len(frame) else frame
 
 
 def safety_at_equal_cost(results: Iterable[TaskResult]) -> pd.DataFrame:
     """A row per network and optimizer: losses with teleports over those without."""
-    rows = [
+    found = [
         {**_problem(result.spec["problem"]), "optimizer": result.spec["optimizer"], **result.best.facts}
         for result in of_kind(results, "safety-equal-cost")
     ]
-    return pd.DataFrame(rows).sort_values([*PROBLEM, "optimizer"], ignore_index=True) if rows else pd.DataFrame()
+    return pd.DataFrame(found).sort_values([*PROBLEM, "optimizer"], ignore_index=True) if found else pd.DataFrame()
 
 
 def overheads(results: Iterable[TaskResult]) -> pd.DataFrame:

@@ -1,0 +1,208 @@
+"""The way back from a move that turns out badly, and what the schedule learns from it.
+
+A move ends at no higher a loss (:mod:`levelport.optim.transaction`), but what the method does next may still go wrong:
+its momentum points elsewhere, or its step size is too long for the new valley. :class:`Guard` looks at the losses that
+follow. Where one rises above the level that was left, or climbs again from the lowest since, it hands out the way back,
+and the schedule's next wishes are not granted: one, three, seven, more after every failure in a row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+_PATIENCE = 10  # losses after a move that must not rise above the level at all
+_WATCHED = 50  # losses after a move that must not climb again
+_TOLERATED = 0.05  # of the lowest loss since the move, by which they may
+_KEPT = 20  # losses from which the noise of the run is judged
+
+Back = TypeVar("Back")
+"""Whatever leads back: parameters and state of an optimizer, a point and the state of a step rule."""
+
+
+class Losses:
+    """The last losses of a run, and how far they jump by themselves."""
+
+    def __init__(self, known: Iterable[float] = ()) -> None:
+        self._known: deque[float] = deque(known, maxlen=_KEPT)
+
+    def add(self, value: float) -> None:
+        """Remember the loss before a step."""
+        if math.isfinite(value):
+            self._known.append(value)
+
+    def clear(self) -> None:
+        """After a move the old losses say nothing about the next."""
+        self._known.clear()
+
+    @property
+    def jump(self) -> float:
+        """The largest rise from one loss to the next: what the batches, or the optimizer, do without a teleport."""
+        return max((later - earlier for earlier, later in pairwise(self._known)), default=0.0)
+
+    def state_dict(self) -> list[float]:
+        """Plain numbers."""
+        return list(self._known)
+
+
+@dataclass
+class Watch:
+    """The losses after a move, held against the level that it left.
+
+    Attributes:
+        level: the loss before it, plus the margin.
+        margin: what the run jumps by itself.
+        lowest: the lowest loss since.
+        seen: losses since.
+    """
+
+    level: float
+    margin: float
+    lowest: float = math.inf
+    seen: int = 0
+
+    @classmethod
+    def over(cls, level: float, jump: float) -> Watch:
+        """From the loss before a move and the largest rise among the losses before that."""
+        margin = 2.0 * max(0.0, jump) + 1e-6 * abs(level)
+        return cls(level + margin, margin)
+
+    def rises(self, value: float) -> bool:
+        """Whether the loss is above the level that was left, or climbs again: the valley was too narrow after all."""
+        self.seen += 1
+        self.lowest = min(self.lowest, value)
+        if self.seen > _WATCHED:
+            return not math.isfinite(value)
+        climbs = value > self.lowest + _TOLERATED * abs(self.lowest) + self.margin
+        return climbs or not math.isfinite(value) or (self.seen <= _PATIENCE and value > self.level)
+
+    @property
+    def proved(self) -> bool:
+        """Whether the move has stood the first test."""
+        return self.seen >= _PATIENCE
+
+
+class Guard(Generic[Back]):
+    """Watches the last move.
+
+    Attributes:
+        undone: moves taken back.
+        back: what leads back from the last move; None where there is none to watch.
+    """
+
+    def __init__(self) -> None:
+        self.undone = 0
+        self.back: Back | None = None
+        self._watch: Watch | None = None
+        self._recent = Losses()
+        self._skip = 0  # times that a schedule's wish is not granted
+        self._failures = 0  # in a row
+
+    @property
+    def watching(self) -> bool:
+        """Whether a move may still be undone, so that the next loss is asked for."""
+        return self._watch is not None
+
+    def look(self, value: float) -> Back | None:
+        """The way back, if the last move has to be undone, now that the loss is ``value``."""
+        if self._watch is None:
+            return None
+        if not self._watch.rises(value):
+            self._failures = 0 if self._watch.proved else self._failures
+            return None
+        back, self.back, self._watch = self.back, None, None
+        self.undone += 1
+        self._failures += 1
+        self._skip = 2**self._failures - 1
+        return back
+
+    def grants(self, due: bool, value: float) -> bool:
+        """Whether a teleport that is due before the step from ``value`` may take place."""
+        self._recent.add(value)
+        if due and self._skip > 0:
+            self._skip -= 1
+            return False
+        return due
+
+    def watch(self, level: float, back: Back) -> None:
+        """A move has been made, from the loss ``level``."""
+        self._watch, self.back = Watch.over(level, self._recent.jump), back
+
+    def forget(self) -> None:
+        """After a teleport, whatever came of it, the losses before it say nothing about the noise after it."""
+        self._recent.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers; the way back is the owner's to store."""
+        return {
+            "undone": self.undone,
+            "skip": self._skip,
+            "failures": self._failures,
+            "recent": self._recent.state_dict(),
+            "watch": None if self._watch is None else asdict(self._watch),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], back: Back | None) -> None:
+        """The inverse of :meth:`state_dict`."""
+        self.undone, self._skip, self._failures = state["undone"], state["skip"], state["failures"]
+        self._recent = Losses(state["recent"])
+        self._watch = None if state["watch"] is None else Watch(**state["watch"])
+        self.back = back
+
+
+@dataclass(frozen=True)
+class OptimizerBack:
+    """The way back of a torch optimizer: its parameters, flat, and its state, as they were."""
+
+    x: Tensor
+    state: dict[Any, Any]
+
+    @classmethod
+    def to(cls, x: Tensor, optimizer: torch.optim.Optimizer) -> OptimizerBack:
+        """Remember what is needed."""
+        return cls(x, _copied(optimizer.state))
+
+    def restore(self, optimizer: torch.optim.Optimizer, parameters: list[Tensor]) -> None:
+        """Put the parameters and the optimizer's state back."""
+        parts = self.x.split([p.numel() for p in dict.fromkeys(parameters)])
+        with torch.no_grad():
+            for p, part in zip(dict.fromkeys(parameters), parts, strict=True):
+                p.copy_(part.view_as(p))
+        optimizer.state.clear()
+        optimizer.state.update(self.state)
+
+    def state_dict(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        """The same with the numbers of parameters in place of the parameters themselves."""
+        numbers = {p: number for number, p in enumerate(_parameters(optimizer))}
+        return {"x": self.x, "state": _copied({numbers[p]: entry for p, entry in self.state.items()})}
+
+    @classmethod
+    def of(cls, state_dict: dict[str, Any], optimizer: torch.optim.Optimizer) -> OptimizerBack:
+        """The inverse of :meth:`state_dict`."""
+        parameters = _parameters(optimizer)
+        x = state_dict["x"].to(parameters[0].device) if parameters else state_dict["x"]
+        return cls(x, {parameters[number]: _clone(entry) for number, entry in state_dict["state"].items()})
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _copied(state: Any) -> dict[Any, Any]:
+    """A copy of an optimizer's state: tensors cloned, keys (the parameters) as they are."""
+    return {key: _clone(value) for key, value in state.items()}
+
+
+def _clone(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: _clone(entry) for key, entry in value.items()}
+    return list(value) if isinstance(value, list) else value

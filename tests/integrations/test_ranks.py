@@ -10,6 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+from torch.distributed import fsdp
+
 HERE = Path(__file__).parent
 
 
@@ -34,6 +37,7 @@ def launch(task: str, out: Path, ranks: int = 2) -> list[dict[str, Any]]:
     return [json.loads((out / f"{task}-{rank}.json").read_text(encoding="utf-8")) for rank in range(ranks)]
 
 
+@pytest.mark.skipif(not hasattr(fsdp, "fully_shard"), reason="torch before 2.6 has no fully_shard")
 def test_sharded_parameters_are_refused_with_a_remedy(tmp_path: Path) -> None:
     for found in launch("sharded", tmp_path):
         for sentence in found.values():

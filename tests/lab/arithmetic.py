@@ -37,6 +37,7 @@ class Squares(RunSpec):
         return self.pause + 1e-3
 
     def run(self) -> list[Run]:
+        print(f"begun: {self.label}", flush=True)
         time.sleep(self.pause)
         if self.kills:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -108,12 +108,12 @@ def test_workers_leave_with_their_parent(tmp_path: Path) -> None:
         parent = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
         deadline = time.monotonic() + 120
-        family: list[psutil.Process] = []
-        while len(family) < 3:  # two workers, and one process of joblib's that cleans up after them
+        while (tmp_path / "output").read_text().count("begun") < 2:
             assert parent.poll() is None, (tmp_path / "output").read_text()
             assert time.monotonic() < deadline, "no workers were started"
             time.sleep(0.2)
-            family = psutil.Process(parent.pid).children(recursive=True)
+        family = psutil.Process(parent.pid).children(recursive=True)
+        assert len(family) > 2, "two workers, and joblib's own that clean up after them"
         parent.send_signal(signal.SIGKILL)
         parent.wait(timeout=30)
         _, alive = psutil.wait_procs(family, timeout=60)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from levelport.theory.steps import Steps
 
 
 def violations(curve: Sequence[float], gaps: Sequence[float], rounding: float = 0.0) -> list[int]:
-    """The K at which the gap exceeds the bound by more than rounding explains."""
+    """The K at which the gap exceeds the bound by more than rounding and underflow explain."""
     assert len(curve) <= len(gaps)
+    rounding += sys.float_info.min
     return [k for k, bound in enumerate(curve) if not gaps[k] <= bound * (1.0 + 1e-9) + rounding]
 
 

@@ -167,5 +167,7 @@ fixed beforehand and run last.
 """
 
 _TUNING = f"""Step sizes were tuned without teleports, by the last loss after {TUNING:g} gradient equivalents on a grid
-with a factor of {FACTOR:.2f}, until both neighbours of the best were worse.
+with a factor of {FACTOR:.2f}, until both neighbours of the best were worse. (At first they were tuned by the best loss
+so far. That chose a step size at which a development network blows up every sixty steps; the criterion was changed, and
+the rule was added that no trial is made where losses jump.)
 """

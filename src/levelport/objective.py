@@ -138,6 +138,8 @@ class Point(ABC):
         self._gradient: Tensor | None = None
         self._gradient_norm: float | None = None
         self._hessian_normal: Tensor | None = None
+        self.product_sizes: tuple[float, float, float] | None = None
+        """⟨n, ∇²f n⟩, the length of ∇²f n across n and its length, once they have been taken: enough to certify x."""
 
     @abstractmethod
     def _evaluate_value(self) -> float: ...
@@ -175,6 +177,10 @@ class Point(ABC):
 
     def release(self) -> None:  # noqa: B027  (most points hold no graph)
         """Let go of graphs; what is known stays known. Whoever asks for more pays for a forward pass again."""
+
+    def forget_product(self) -> None:
+        """Let go of the vector :attr:`hessian_normal`; its sizes stay known, and whoever asks for it pays again."""
+        self._hessian_normal = None
 
     def hvp(self, v: Tensor) -> Tensor:
         """∇²f(x) v."""

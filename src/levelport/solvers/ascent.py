@@ -91,9 +91,9 @@ class LevelSetAscent:
         return self.frame.point
 
     def _frame(self, point: Point) -> Frame:
-        """One HVP at ``point``, and no more: its graphs are let go of."""
+        """One HVP at ``point``, and no more: its graphs and the product itself are let go of."""
         frame = Frame.at(point, level_set=self.problem.level_set, inside=self._inside(point))
-        point.release()
+        _let_go(point)
         return frame
 
     def _follow(self, point: Point) -> Frame:
@@ -114,7 +114,7 @@ class LevelSetAscent:
             return [torch.dot(s, y), torch.dot(s, s), torch.dot(y, y)]
 
         frame = Frame.at(point, level_set=self.problem.level_set, inside=self._inside(point), also=products)
-        point.release()
+        _let_go(point)
         if frame.on_level != old.on_level:
             self._quasi_newton.forget()
         elif frame.finite:
@@ -284,9 +284,12 @@ class LevelSetAscent:
         return (trial, 1.0) if trial.finite and trial.gradient_norm > 0.0 else (None, 0.25)
 
     def converged_at(self, point: Point) -> bool:
-        """Whether ``point`` is a KKT point by the standards of this ascent."""
-        frame = Frame.at(point, level_set=self.problem.level_set)
-        return frame.converged(self.problem.tol, self.length)
+        """Whether ``point``, whose product has been taken, is a KKT point by the standards of this ascent."""
+        assert point.product_sizes is not None
+        curvature, across, length = point.product_sizes
+        left = across if self.problem.level_set or curvature >= 0.0 else length
+        tol = self.problem.tol
+        return left <= tol * length or length * self.length <= tol * point.gradient_norm
 
     def land(self) -> None:
         """Put the best iterate onto the level. An ascent that converged beside it goes on if that was no KKT point."""
@@ -313,6 +316,11 @@ class LevelSetAscent:
         self._quasi_newton.forget()
         if math.isfinite(self._step_length):
             self._step_length *= 0.1
+
+
+def _let_go(point: Point) -> None:
+    point.release()
+    point.forget_product()
 
 
 def merit(frame: Frame, point: Point, problem: TeleportProblem) -> float:

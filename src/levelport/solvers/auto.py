@@ -171,5 +171,5 @@ def _status(winner: LevelSetAscent, point: Point) -> TeleportStatus:
     status = winner.status or TeleportStatus.STALLED
     if status is not TeleportStatus.CONVERGED or point is winner.point:
         return status
-    known = point.knows_hessian_normal and winner.converged_at(point)
+    known = point.product_sizes is not None and winner.converged_at(point)
     return TeleportStatus.CONVERGED if known else TeleportStatus.STALLED

@@ -34,7 +34,19 @@ class Certificate:
     def at(cls, point: Point) -> Certificate:
         """Certify ``point``; costs one HVP if it has not been spent there yet."""
         size = point.gradient_norm
-        return cls.unknown() if size == 0.0 or not math.isfinite(size) else Frame.at(point, level_set=True).certificate
+        if size == 0.0 or not math.isfinite(size):
+            return cls.unknown()
+        if point.product_sizes is None:
+            Frame.at(point, level_set=True)
+        return cls.from_sizes(point)
+
+    @classmethod
+    def from_sizes(cls, point: Point) -> Certificate:
+        """The certificate of a point whose product has been taken."""
+        assert point.product_sizes is not None
+        curvature, residual, length = point.product_sizes
+        # H n = 0 satisfies the KKT conditions with λ = 0: nothing pulls the gradient away from itself.
+        return cls(curvature, residual / point.gradient_norm, curvature / length if length > 0.0 else 1.0)
 
     @classmethod
     def unknown(cls) -> Certificate:
@@ -100,12 +112,10 @@ class Frame:
             [along, *(also(normal, tangential, image) if also else ())], [tangential, image]
         )
         on_level = level_set or (curvature >= 0.0 and not inside)
-        # H n = 0 satisfies the KKT conditions with λ = 0: nothing pulls the gradient away from itself.
-        alignment = curvature / length if length > 0.0 else 1.0
-        certificate = Certificate(curvature, residual / size, alignment)
-        ascent = (tangential if on_level else image) / size
+        point.product_sizes = curvature, residual, length
+        ascent = tangential.div_(size) if on_level else image / size
         steepness = (residual if on_level else length) / size
-        return cls(point, normal, ascent, steepness, on_level, certificate, length, tuple(more))
+        return cls(point, normal, ascent, steepness, on_level, Certificate.from_sizes(point), length, tuple(more))
 
     @property
     def finite(self) -> bool:

@@ -106,7 +106,7 @@ def _move(
         certificate=certificate,
         cost=replace(objective.cost - before, seconds=time.perf_counter() - began),
         detail=outcome.detail,
-        curvature_start=Certificate.at(start).curvature if start.knows_hessian_normal else math.nan,
+        curvature_start=Certificate.at(start).curvature if start.product_sizes is not None else math.nan,
         trace=tuple(monitor.trace),
     )
     return Move(result, point, outcome.lower if point is start else None)

@@ -106,9 +106,11 @@ def norm(v: Tensor) -> Tensor:
 
 def read(scalars: Sequence[Tensor], lengths_of: Sequence[Tensor] = ()) -> list[float]:
     """The scalars, and then ‖v‖₂ of the vectors, in one read from the device: it waits for its results every time."""
-    exact = torch.float32 if any(v.device.type == "mps" for v in (*scalars, *lengths_of)) else torch.float64
-    lengths = [torch.linalg.vector_norm(v, dtype=exact) for v in lengths_of]
-    numbers: list[float] = torch.stack([*(number.to(exact) for number in scalars), *lengths]).tolist()
+    first = scalars[0] if scalars else lengths_of[0]
+    exact = torch.float32 if first.device.type == "mps" else torch.float64
+    taken = [number if number.dtype == exact else number.to(exact) for number in scalars]
+    taken += [torch.linalg.vector_norm(v, dtype=exact) for v in lengths_of]
+    numbers: list[float] = torch.stack(taken).tolist() if len(taken) > 1 else [taken[0].item()]
     for index, v in enumerate(lengths_of, len(scalars)):
         if not _SQUARE_IN_RANGE[0] < numbers[index] < _SQUARE_IN_RANGE[1]:
             numbers[index] = float(norm(v))

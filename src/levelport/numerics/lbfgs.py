@@ -51,7 +51,6 @@ class QuasiNewton:
         self._in_use: _Rows | None = None
         self._count = 0
         self._newest = -1  # its row
-        self._order: Tensor | None = None  # rows oldest first; None while the ring has not come round
         self._scale: Tensor | float = 1.0  # B₀⁻¹ in units of ``initial``, from the newest pair
 
     def __len__(self) -> int:
@@ -79,17 +78,15 @@ class QuasiNewton:
         self._newest = (self._newest + 1) % self._memory
         rows.S[self._newest] = s
         rows.Y[self._newest] = y
-        if self._count == self._memory:
-            ring = torch.arange(self._newest + 1, self._newest + 1 + self._memory, device=s.device)
-            self._order = ring % self._memory
-        self._in_use = rows.first(self._count)
+        if self._in_use is None or len(self._in_use.S) < self._count:
+            self._in_use = rows.first(self._count)
         self._in_use.R[:, -1] = self._oldest_first(self._in_use.S @ y).to(rows.R.dtype)
         self._scale = sy / yy if self._initial is None else sy / torch.dot(y, self._initial(y))
         return True
 
     def forget(self) -> None:
         """Drop all pairs and the initial matrix: both described another region."""
-        self._count, self._newest, self._order, self._in_use = 0, -1, None, None
+        self._count, self._newest, self._in_use = 0, -1, None
         self._initial = None
 
     def apply(self, v: Tensor) -> Tensor:
@@ -112,12 +109,13 @@ class QuasiNewton:
             self._rows = _Rows(S, torch.empty_like(S), R)
         return self._rows
 
+    @property
+    def _oldest(self) -> int:
+        """Its row; 0 while the ring has not come round."""
+        return (self._newest + 1) % self._memory if self._count == self._memory else 0
+
     def _oldest_first(self, by_row: Tensor) -> Tensor:
-        return by_row if self._order is None else by_row[self._order]
+        return by_row if self._oldest == 0 else torch.roll(by_row, -self._oldest)
 
     def _by_row(self, oldest_first: Tensor) -> Tensor:
-        if self._order is None:
-            return oldest_first
-        by_row = torch.empty_like(oldest_first)
-        by_row[self._order] = oldest_first
-        return by_row
+        return oldest_first if self._oldest == 0 else torch.roll(oldest_first, self._oldest)

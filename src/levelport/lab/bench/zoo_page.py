@@ -136,7 +136,7 @@ def zoo_page(table: pd.DataFrame, best: dict[str, float], references: int = 0) -
         "",
         "Written by `levelport bench solvers --report docs/results`; numbers in `solvers-zoo.csv`, best known values",
         "in `solvers-best.csv`. Best known: the most that any contestant ever found at these budgets, or in one of",
-        f"{references} runs with 200 HVPs; on networks more would be found for more. A cell holds the shares of problems",
+        f"{references} runs with 200 HVPs; on networks more would be found for more. A cell holds the shares of those",
         "within 1 %, 10 % and a factor 2 of the best known, in percent, and the geometric mean of reached/best known;",
         "in brackets the number of problems where a contestant has not run on all (dense matrices up to 200 variables;",
         "differences in float64 only). The default was developed on the development half alone.",

@@ -99,14 +99,17 @@ def seconds(results: Iterable[TaskResult]) -> float:
     return sum(result.seconds for spec in kinds for result in _of(results, spec))
 
 
-def paid(trained: pd.DataFrame) -> pd.DataFrame:
-    """A row per arm and combination of network, batch and optimizer: by a rule fixed beforehand, does it pay?"""
+def paid(trained: pd.DataFrame, *, controlled: bool = True) -> pd.DataFrame:
+    """A row per arm and combination of network, batch and optimizer: by a rule fixed beforehand, does it pay?
+
+    Where the control is missing nothing has paid, unless ``controlled`` is False.
+    """
     rows = []
     for key, group in trained.groupby(["kind", "batch", "optimizer"]):
         control = group[group["family"] == "random direction"]["ratio"].median()
         for (family, schedule), arm in group[group["family"] != NONE].groupby(["family", "schedule"]):
             lower, inside = int((arm["ratio"] < 1.0).sum()), bool((arm["interior"] == 1.0).all())
-            won = lower >= SURE * len(arm) and not arm["ratio"].median() >= control
+            won = lower >= SURE * len(arm) and (arm["ratio"].median() < control or not controlled)
             accuracy = 100.0 * float((arm["test_accuracy"] - arm["test_accuracy_alone"]).mean())
             found = (arm["ratio"].median(), arm["ratio_at_equal_seconds"].median(), accuracy, lower, len(arm))
             rows.append((*key, family, schedule, *found, control, inside, won))

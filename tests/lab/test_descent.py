@@ -37,6 +37,7 @@ def one_by_one(name: str, method: Method, setting: float, ticks: int, plan: Tele
         schedule=At(plan.at) if plan is not None else Never(),
         solver="auto" if plan is None else plan.teleporter(),
         max_hvps=1 if plan is None else plan.limit + (plan.solver != "ours"),
+        first_step="method",  # Algorithm 1
         gtol=0.0,
         max_iterations=ticks,
     )

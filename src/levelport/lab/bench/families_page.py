@@ -290,8 +290,8 @@ Chosen before any run on the fresh seeds was seen: families, schedules, budgets,
 step sizes and the rule by which a grid is lengthened, the control, and the rule for *paid*. A timing run of single arms
 on the seed for tuning came first, and with its losses in sight data sets, batch sizes, the budget and the number of
 images were cut to what time allowed; in it the activation group, which its authors do not check, ran away, and since
-then f may rise by 1 % on its samples. `Auto` changed in between: the moves and its own arm were run again, the other arms
-were not. Mini-batches of a UCI set were planned and left out for want of time, before any of
+then f may rise by 1 % on its samples. `Auto` changed in between: the moves and its own arm were run again, the other
+arms were not. Mini-batches of a UCI set were planned and left out for want of time, before any of
 them had run. Later moves in the linear network were put after 5 steps instead of 50 when the table showed that nothing
 is left to gain after 50.
 

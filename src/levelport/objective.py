@@ -133,6 +133,9 @@ class Point(ABC):
     shares_forward: bool = True
     """Whether a gradient reuses the forward pass of a value; if not, both are charged."""
 
+    inner: Point | None = None
+    """The point of another objective that this one asks, None if it evaluates f itself."""
+
     def __init__(self, x: Tensor, ledger: Ledger) -> None:
         self.x = x
         self._ledger = ledger

@@ -43,7 +43,7 @@ def attach_teleports(
     checks.whole("accumulation", accumulation, at_least=1)
     teleporter = Planned(schedule, on_teleport, how).begin(optimizer)
 
-    @trainer.on(Events.ITERATION_STARTED)  # type: ignore[untyped-decorator, unused-ignore]
+    @trainer.on(Events.ITERATION_STARTED)  # type: ignore[untyped-decorator, unused-ignore]  # Any where not installed
     def teleport(engine: Engine) -> None:
         if (engine.state.iteration - 1) % accumulation == 0:
             batch = engine.state.batch

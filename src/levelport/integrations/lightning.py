@@ -20,7 +20,7 @@ from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
 
 
-class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]
+class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any where not installed
     """Teleports before some steps of a Lightning ``Trainer``; resumes with its checkpoints, bit for bit.
 
     Args:

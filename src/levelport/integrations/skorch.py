@@ -16,7 +16,7 @@ from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
 
 
-class Teleports(Callback):  # type: ignore[misc, unused-ignore]
+class Teleports(Callback):  # type: ignore[misc, unused-ignore]  # Any where not installed
     """Teleports before some steps of a skorch net.
 
     Args:

@@ -24,7 +24,7 @@ FILE = "levelport.pt"
 """Where schedule and solver stand, beside the Trainer's own files of a checkpoint."""
 
 
-class TeleportCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
+class TeleportCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]  # Any where not installed
     """Teleports before some steps of a Transformers ``Trainer``.
 
     Args:

@@ -73,6 +73,8 @@ class GradientDifferences(Objective):
 class _DifferencePoint(Point):
     """A point of the objective underneath, which does the counting; only products are made here."""
 
+    inner: Point
+
     def __init__(self, x: Tensor, objective: GradientDifferences, inner: Point) -> None:
         super().__init__(x, Ledger())
         self.inner = inner

@@ -65,7 +65,8 @@ class InMetric(Objective):
     def underneath(point: Point) -> Point:
         """The point of f that a point of F stands for."""
         while not isinstance(point, _MetricPoint):  # differences of gradients wrap it once more
-            point = point.inner  # type: ignore[attr-defined]
+            assert point.inner is not None, "a point of an objective in this metric"
+            point = point.inner
         return point.inner
 
     def verify_deterministic(self, point: Point) -> None:
@@ -74,6 +75,8 @@ class InMetric(Objective):
 
 class _MetricPoint(Point):
     """A point of f, which does the counting; gradients and products are rescaled here."""
+
+    inner: Point
 
     def __init__(self, x: Tensor, objective: InMetric, inner: Point) -> None:
         super().__init__(x, Ledger())

@@ -131,6 +131,7 @@ class ArmijoSGD(FlatOptimizer):
         """Start the next search at 1/λ."""
         self.param_groups[0]["newton_step"] = newton_step_size(curvature)
 
+    # torch's own signature has closures that return float.
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor:  # type: ignore[override]
         """Evaluate the loss, search, and take the step."""
         step_loss = StepLoss.of(self.required(closure), self.parameters())

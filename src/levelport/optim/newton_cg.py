@@ -83,6 +83,7 @@ class NewtonCG(FlatOptimizer):
         defaults = {"lr": lr, "max_hvps": max_hvps, "line_search": line_search, "hvps": 0, "step_size": 0.0}
         super().__init__(params, defaults)
 
+    # torch's own signature has closures that return float.
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor:  # type: ignore[override]
         """Evaluate the loss, solve for the direction and take the step."""
         step_loss = StepLoss.of(self.required(closure), self.parameters())

@@ -45,6 +45,7 @@ class NormalizedSGD(FlatOptimizer):
         checks.positive(lr=lr)
         super().__init__(params, {"lr": lr})
 
+    # torch's own signature has closures that return float.
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:  # type: ignore[override]
         """Take one step along the gradients in ``.grad``, or those of ``closure`` (loss-only or standard)."""
         loss = StepLoss.of(closure, self.parameters(), either=True)() if closure is not None else None

@@ -63,6 +63,7 @@ class PolyakSGD(FlatOptimizer):
         checks.positive(lr=lr)
         super().__init__(params, {"lr": lr, "f_star": f_star, "step_size": 0.0})
 
+    # torch's own signature has closures that return float.
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor:  # type: ignore[override]
         """Evaluate the loss and take one step."""
         loss = StepLoss.of(self.required(closure), self.parameters(), either=True)()

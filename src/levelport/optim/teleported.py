@@ -147,6 +147,7 @@ class Teleported(FlatOptimizer):
         """The last teleport, None before the first and after a resume."""
         return self.teleporter.last_teleport
 
+    # torch's own signature has closures that return float.
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:  # type: ignore[override]
         """Teleport if the schedule says so, then let the wrapped optimizer take its step.
 

@@ -138,7 +138,7 @@ def _torch(make: Callable[[list[Tensor]], torch.optim.Optimizer]) -> Method:
         optimizer = make([x])
         while True:
             before = len(objective.records)
-            optimizer.step(_closure(objective, x))  # type: ignore[arg-type]
+            optimizer.step(_closure(objective, x))  # type: ignore[arg-type]  # torch declares closures as floats
             if len(objective.records) == before:
                 return  # it no longer evaluates anything: it has given up
 

@@ -73,7 +73,9 @@ def train(
     losses = []
     for _ in range(STEPS):
         if isinstance(stepper, Teleported):
-            losses.append(float(stepper.step(loss)))  # type: ignore[arg-type]
+            before = stepper.step(loss)
+            assert before is not None  # a closure was given
+            losses.append(float(before))
         else:
             stepper.zero_grad()
             value = loss()

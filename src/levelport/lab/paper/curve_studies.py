@@ -139,6 +139,7 @@ class CurveStudy(Study):
             Claim.checked(
                 f"{name}-{solver}",
                 statement,
+                # Defaults bind the loop's variables now; mypy cannot infer a lambda that has them.
                 lambda solver=solver, check=check, quantity=quantity: check(  # type: ignore[misc]
                     self.medians(setup, results, solver, quantity)
                 ),

@@ -274,7 +274,7 @@ def _paragraphs(title: str, sentences: Iterable[str]) -> str:
 
 def _visit(document: Document) -> None:
     document.title = "levelport play"
-    document.template = _TEMPLATE  # type: ignore[assignment,unused-ignore]
+    document.template = _TEMPLATE  # type: ignore[assignment,unused-ignore]  # text is taken, too, whatever Bokeh declares
     document.add_root(Page().layout())
 
 

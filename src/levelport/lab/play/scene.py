@@ -234,7 +234,7 @@ def _level_sets(land: Landscape, window: Window, level: float) -> tuple[list[Lin
     with np.errstate(divide="ignore"):  # half of the window may lie at the minimum
         height = heights(values, lowest)
     finite = height[np.isfinite(height)]
-    contours: list[Line] = []
+    contours: list[Line] = []  # contourpy declares the union of all forms of lines; the default is a list of arrays
     if len(finite):
         of_height = contour_generator(x, y, np.ma.masked_invalid(height))
         for one in np.linspace(finite.min(), finite.max(), _CONTOURS + 2)[1:-1]:

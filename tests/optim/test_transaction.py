@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from levelport.lab.bench import safety
-from levelport.optim import Batches, Every, Horizon, LossAccount, Never, Teleported, Teleporter
+from levelport.optim import At, Batches, Every, Horizon, LossAccount, Never, Teleported, Teleporter
 from levelport.optim.history import History
 from levelport.optim.schedules import Schedule
 from levelport.optim.transaction import Stride
@@ -96,6 +96,33 @@ def test_a_rise_above_the_level_is_undone_and_the_schedule_learns() -> None:
     assert torch.equal(sgd.state[weight]["momentum_buffer"], state)
     assert teleporter.maybe(loss) is None  # the next wish is not granted
     assert teleporter.maybe(loss) is not None
+
+
+def test_a_move_that_has_stood_is_let_go_of() -> None:
+    """The way back is a copy of parameters and state, and watching costs a value per step: neither goes on for ever."""
+    model, x, y = network()
+    evaluations = 0
+
+    def loss() -> Tensor:
+        nonlocal evaluations
+        evaluations += 1
+        return nn.functional.mse_loss(model(x), y)
+
+    teleporter = Teleporter(torch.optim.SGD(model.parameters(), lr=1e-3), At(0))
+    result = teleporter.maybe(loss)
+    assert result is not None
+    assert teleporter.moved
+    for _ in range(60):
+        teleporter.optimizer.zero_grad()
+        loss().backward()
+        teleporter.optimizer.step()
+        teleporter.maybe(loss)
+    assert teleporter.undone == 0
+    assert not teleporter.watching
+    assert teleporter.state_dict()["back"] is None
+    evaluations = 0
+    assert teleporter.maybe(loss) is None
+    assert evaluations == 0
 
 
 def test_what_a_step_size_can_bear() -> None:

@@ -78,8 +78,6 @@ class Watch:
         """Whether the loss is above the level that was left, or climbs again: the valley was too narrow after all."""
         self.seen += 1
         self.lowest = min(self.lowest, value)
-        if self.seen > _WATCHED:
-            return not math.isfinite(value)
         climbs = value > self.lowest + _TOLERATED * abs(self.lowest) + self.margin
         return climbs or not math.isfinite(value) or (self.seen <= _PATIENCE and value > self.level)
 
@@ -87,6 +85,11 @@ class Watch:
     def proved(self) -> bool:
         """Whether the move has stood the first test."""
         return self.seen >= _PATIENCE
+
+    @property
+    def ended(self) -> bool:
+        """Whether what happens from now on is no longer the move's doing."""
+        return self.seen >= _WATCHED
 
 
 class Guard(Generic[Back]):
@@ -116,6 +119,8 @@ class Guard(Generic[Back]):
             return None
         if not self._watch.rises(value):
             self._failures = 0 if self._watch.proved else self._failures
+            if self._watch.ended:  # the copy on the way back is as large as the parameters and the state
+                self.back, self._watch = None, None
             return None
         back, self.back, self._watch = self.back, None, None
         self.undone += 1

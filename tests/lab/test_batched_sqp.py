@@ -77,6 +77,19 @@ def test_the_published_last_iterate_only() -> None:
         teleport_together(batched(named), W, SQP())
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 4])
+def test_a_grid_too_large_for_one_pass(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members that are done leave the others, whose number may then fit into one pass; the outcome is the same."""
+    named, W = members("mlp-relu-6-5/titanic")
+    solver = replace(SOLVERS["released"], max_iterations=8)
+    together = teleport_together(batched(named), W, solver)
+    widest = len(named.train) * 6
+    monkeypatch.setattr("levelport.lab.paper.batched._MOST_ENTRIES", at_once * widest)
+    in_groups = teleport_together(batched(named), W, solver)
+    torch.testing.assert_close(in_groups.W, together.W, rtol=1e-7, atol=1e-9)
+    assert in_groups.gradients.tolist() == together.gradients.tolist()
+
+
 def test_networks_one_by_one_or_together() -> None:
     """Both kinds of points, before and after members have changed places."""
     named, W = members("mlp-softplus-7/digits", 4)

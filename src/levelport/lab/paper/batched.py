@@ -63,8 +63,12 @@ class BatchedProblem(ABC):
         """η ↦ f(w_j - η_j d_j)."""
 
     @abstractmethod
-    def points(self, W: Tensor) -> MemberPoints:
-        """The rows of ``W`` as points, for Hessian-vector products; on all samples."""
+    def points(self, W: Tensor, *, grid: int) -> MemberPoints:
+        """The rows of ``W`` as points, for Hessian-vector products; on all samples.
+
+        ``W`` may be some of the ``grid`` members only: its size decides how points are kept, so that all points of a
+        grid are of one kind and can be assembled.
+        """
 
     @abstractmethod
     def accuracies(self, W: Tensor) -> Tensor:
@@ -103,7 +107,7 @@ class BatchedLogistic(BatchedProblem):
 
         return values
 
-    def points(self, W: Tensor) -> MemberPoints:
+    def points(self, W: Tensor, *, grid: int) -> MemberPoints:
         return LogisticPoints(W, self._signed, self.reg)
 
     def _values(self, margins: Tensor, W: Tensor) -> Tensor:
@@ -156,8 +160,8 @@ class BatchedNetwork(BatchedProblem):
 
         return values
 
-    def points(self, W: Tensor) -> MemberPoints:
-        if len(self._groups(torch.arange(len(W)), self._train)) <= 1:
+    def points(self, W: Tensor, *, grid: int) -> MemberPoints:
+        if len(self._groups(torch.arange(grid), self._train)) <= 1:
             return NetworkPoints(W, self._network, self._train)
         return SeparatePoints(W, [self.objective.at(w) for w in W])
 

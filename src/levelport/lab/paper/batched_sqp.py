@@ -49,7 +49,7 @@ class _Together:
         self.W = W.clone()
         self.gradients, self.hvps = np.ones(len(W)), np.zeros(len(W))
         self.ids = np.arange(len(W))
-        self.points = problem.points(self.W)
+        self.points = problem.points(self.W, grid=len(W))
         self.levels = self.points.values
         self.rho = np.full(len(W), solver.rho)
 
@@ -140,7 +140,8 @@ class _Search:
         self.grid.gradients[self.grid.ids[members]] += 1
         c = np.maximum(0.0, self._multipliers(members, rho))
         x, ascents, normals = (self._of(members, rows) for rows in (self.before.W, self.ascents, self.normals))
-        return self.grid.problem.points(x + column(rho, x) * ascents - column(c, x) * normals)
+        W = x + column(rho, x) * ascents - column(c, x) * normals
+        return self.grid.problem.points(W, grid=len(self.grid.W))
 
     def _multipliers(self, members: Rows, rho: Numbers) -> Numbers:
         """c."""

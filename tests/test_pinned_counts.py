@@ -23,7 +23,7 @@ from levelport.optim import Never, minimize
 from levelport.problems.functions import FUNCTIONS
 from levelport.problems.quadratics import Quadratic
 from levelport.problems.registry import problem
-from levelport.solvers import teleport
+from levelport.solvers import TeleportStatus, teleport
 
 RELATIVE, ABSOLUTE = 0.08, 4.0
 
@@ -102,6 +102,17 @@ def test_counts_of_a_teleport_on_logistic_regression() -> None:
     start = minimize(objective, zero, "armijo", schedule=Never(), gtol=0.0, max_iterations=5).x
     assert_pinned(teleport(objective, start).cost.hvps, 49)
     assert_pinned(median_cost(objective, start), 190.0)
+
+
+def test_steps_grow_where_no_curvature_can_be_learnt() -> None:
+    """v exp(u²/2) + 50 v²: the level v = 0 is kept, and log ‖∇f‖ = u²/2 is convex on it, so that L-BFGS has no pairs.
+
+    Half a Cauchy step of f is 0.005, and the gain asked for is at u = 0.91: 162 steps of that length, or 8 doublings.
+    """
+    start = torch.tensor([0.1, 0.0], dtype=torch.float64)
+    result = teleport(lambda w: w[1] * torch.exp(0.5 * w[0] ** 2) + 50.0 * w[1] ** 2, start, target_gain=1.5)
+    assert result.status is TeleportStatus.TARGET_REACHED
+    assert result.nit <= 9
 
 
 def test_loss_of_a_network_after_a_fixed_number_of_gradient_equivalents() -> None:

@@ -209,9 +209,12 @@ class LevelSetAscent:
         return direction, slope, length, room(along / length, distance, self.radius) / length
 
     def _first_length(self) -> float:
-        """Before any curvature pair is known: the last accepted length, or half a Cauchy step of f."""
+        """While no curvature pair is known: twice the last accepted length, or half a Cauchy step of f.
+
+        Where φ is convex along the path no pair is ever kept, and the same length again would be too short for ever.
+        """
         if math.isfinite(self._step_length) and self._step_length > 0.0:
-            return self._step_length
+            return 2.0 * self._step_length
         return 0.5 * self.point.gradient_norm / self.frame.image_norm
 
     def _search(self, direction: Tensor, slope: float, length: float, step: float) -> tuple[Point, float] | None:

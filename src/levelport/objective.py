@@ -106,9 +106,10 @@ def norm(v: Tensor) -> Tensor:
 
 def read(scalars: Sequence[Tensor], lengths_of: Sequence[Tensor] = ()) -> list[float]:
     """The scalars, and then ‖v‖₂ of the vectors, in one read from the device: it waits for its results every time."""
-    first = scalars[0] if scalars else lengths_of[0]
-    exact = torch.float32 if first.device.type == "mps" else torch.float64
-    taken = [number if number.dtype == exact else number.to(exact) for number in scalars]
+    device = (lengths_of[0] if lengths_of else scalars[0]).device
+    exact = torch.float32 if device.type == "mps" else torch.float64
+    # The scalar of a loss may have another dtype than x, or live elsewhere.
+    taken = [v if v.dtype == exact and v.device == device else v.to(device, exact) for v in scalars]
     taken += [torch.linalg.vector_norm(v, dtype=exact) for v in lengths_of]
     numbers: list[float] = torch.stack(taken).tolist() if len(taken) > 1 else [taken[0].item()]
     for index, v in enumerate(lengths_of, len(scalars)):
@@ -139,7 +140,7 @@ class Point(ABC):
     def __init__(self, x: Tensor, ledger: Ledger) -> None:
         self.x = x
         self._ledger = ledger
-        self._value: float | None = None
+        self._value: float | Tensor | None = None  # a tensor until somebody reads it from the device
         self._gradient: Tensor | None = None
         self._gradient_norm: float | None = None
         self._hessian_normal: Tensor | None = None
@@ -147,10 +148,11 @@ class Point(ABC):
         """⟨n, ∇²f n⟩, the length of ∇²f n across n and its length, once they have been taken: enough to certify x."""
 
     @abstractmethod
-    def _evaluate_value(self) -> float: ...
+    def _evaluate_value(self) -> float | Tensor: ...
 
     @abstractmethod
-    def _evaluate_gradient(self) -> tuple[float, Tensor]: ...
+    def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:
+        """f(x), which may stay on the device for now, and ∇f(x)."""
 
     @abstractmethod
     def _evaluate_hvp(self, v: Tensor) -> Tensor: ...
@@ -161,6 +163,8 @@ class Point(ABC):
         if self._value is None:
             self._ledger.values += 1
             self._value = self._evaluate_value()
+        if isinstance(self._value, Tensor):
+            self._value = self._value.item()
         return self._value
 
     @property
@@ -175,9 +179,13 @@ class Point(ABC):
 
     @property
     def gradient_norm(self) -> float:
-        """‖∇f(x)‖₂."""
+        """‖∇f(x)‖₂; the value comes with the same read from the device, if it is not known yet."""
         if self._gradient_norm is None:
-            (self._gradient_norm,) = read([], [self.gradient])
+            gradient = self.gradient
+            if isinstance(self._value, Tensor):
+                self._value, self._gradient_norm = read([self._value], [gradient])
+            else:
+                (self._gradient_norm,) = read([], [gradient])
         return self._gradient_norm
 
     def release(self) -> None:  # noqa: B027  (most points hold no graph)

@@ -115,7 +115,7 @@ class _DistributedPoint(Point):
         )
         return float(self._objective.sum(value))
 
-    def _evaluate_gradient(self) -> tuple[float, Tensor]:
+    def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:
         gradient = self._objective.sum(self._local.gradient * self._objective.weight)
         return (self._value if self._value is not None else self._evaluate_value()), gradient
 

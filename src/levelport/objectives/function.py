@@ -106,15 +106,15 @@ class GraphPoint(Point):
         """What surrounds a backward pass."""
         return nullcontext()
 
-    def _penalised(self, loss: Tensor) -> float:
+    def _penalised(self, loss: Tensor) -> Tensor:
         if self._penalty:
-            return float(loss.detach() + self._penalty * torch.dot(self.x, self.x))
-        return float(loss.detach())
+            return loss.detach() + self._penalty * torch.dot(self.x, self.x)
+        return loss.detach()
 
-    def _evaluate_value(self) -> float:
+    def _evaluate_value(self) -> Tensor:
         return self._penalised(self._run_forward()[0])
 
-    def _evaluate_gradient(self) -> tuple[float, Tensor]:
+    def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:
         loss, leaves = self._run_forward()
         with self._differentiating():
             gradient, silent = flat_gradient(loss, leaves, create_graph=self._curvature)

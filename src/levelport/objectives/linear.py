@@ -182,10 +182,10 @@ class _LinearPoint(Point):
             self._z = self._objective.predict(self.x, self._objective.X)
         return self._z
 
-    def _evaluate_value(self) -> float:
+    def _evaluate_value(self) -> Tensor:
         o = self._objective
         value = o.loss.mean(self._predictions)
-        return float(value + o.penalty * torch.dot(self.x, self.x)) if o.penalty else float(value)
+        return value + o.penalty * torch.dot(self.x, self.x) if o.penalty else value
 
     def _back(self, per_sample: Tensor, x: Tensor) -> Tensor:
         """(1/n) Xᵀ per_sample + 2 penalty x."""
@@ -193,7 +193,7 @@ class _LinearPoint(Point):
         product = (o.X.T @ per_sample).reshape(-1).div_(o.samples)
         return product.add_(x, alpha=2.0 * o.penalty) if o.penalty else product
 
-    def _evaluate_gradient(self) -> tuple[float, Tensor]:
+    def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:
         value = self._value if self._value is not None else self._evaluate_value()
         return value, self._back(self._objective.loss.residual(self._predictions), self.x)
 

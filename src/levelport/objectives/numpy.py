@@ -68,7 +68,7 @@ class _NumpyPoint(Point):
             raise ObjectiveError("fun returned an array; it must return a scalar (or (f, g) with jac=True).")
         return float(value)
 
-    def _evaluate_gradient(self) -> tuple[float, Tensor]:
+    def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:
         jac = self._objective.jac
         if jac is True:
             return self._evaluate_together()

@@ -201,7 +201,7 @@ class _ParameterPoint(Point):
         with self._objective.isolated():
             return second_backward(gradient, self._objective.parameters, v)
 
-    def _evaluate_gradient(self) -> tuple[float, Tensor]:
+    def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:
         if not self._single:
             return self._gradient_by_batches()
         if self._value is not None and self._loss is None:
@@ -210,13 +210,13 @@ class _ParameterPoint(Point):
         gradient, silent = self._differentiate(loss, create_graph=self._curvature)
         if self._curvature:
             self._differentiable_gradient = gradient
-        value = self._value if self._value is not None else float(loss.detach())
+        value = self._value if self._value is not None else loss.detach()
         self._verify_reach(value, silent)
         return value, gradient.detach()
 
-    def _verify_reach(self, value: float, silent: Tensor | None) -> None:
+    def _verify_reach(self, value: float | Tensor, silent: Tensor | None) -> None:
         if silent is not None and not self._objective._reach.certain:
-            self._objective._reach.verify(self.x, value, silent, lambda x: self._objective.at(x).value)
+            self._objective._reach.verify(self.x, float(value), silent, lambda x: self._objective.at(x).value)
 
     def _gradient_by_batches(self) -> tuple[float, Tensor]:
         self._occupy()

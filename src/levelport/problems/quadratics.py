@@ -68,11 +68,11 @@ class _QuadraticPoint(Point):
             self._image = self._objective.hessian @ (self.x - self._objective.minimiser)
         return self._image
 
-    def _evaluate_value(self) -> float:
+    def _evaluate_value(self) -> Tensor:
         residual = self.x - self._objective.minimiser
-        return 0.5 * float(torch.dot(residual, self._evaluate_image())) + self._objective.minimum
+        return 0.5 * torch.dot(residual, self._evaluate_image()) + self._objective.minimum
 
-    def _evaluate_gradient(self) -> tuple[float, Tensor]:
+    def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:
         return (self._value if self._value is not None else self._evaluate_value()), self._evaluate_image()
 
     def _evaluate_hvp(self, v: Tensor) -> Tensor:

@@ -230,10 +230,10 @@ class _NetworkPoint(Point):
             self._pass = Pass(self.x[None], self._objective.network, self._objective.samples)
         return self._pass
 
-    def _evaluate_value(self) -> float:
-        return float(self._forward().values)
+    def _evaluate_value(self) -> Tensor:
+        return self._forward().values[0]
 
-    def _evaluate_gradient(self) -> tuple[float, Tensor]:
+    def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:
         value = self._value if self._value is not None else self._evaluate_value()
         return value, self._forward().gradients()[0]
 

@@ -85,6 +85,8 @@ class Ledger:
 
 
 _SQUARE_IN_RANGE = 1e-140, 1e150
+_PIECES_IN_RANGE = 1e-12, 1e18  # the same in float32, whose long vectors are squared in their own precision
+_PIECE = 1024
 
 
 def norm(v: Tensor) -> Tensor:
@@ -105,17 +107,30 @@ def norm(v: Tensor) -> Tensor:
 
 
 def read(scalars: Sequence[Tensor], lengths_of: Sequence[Tensor] = ()) -> list[float]:
-    """The scalars, and then ‖v‖₂ of the vectors, in one read from the device: it waits for its results every time."""
+    """The scalars, or flat lists of them, and then ‖v‖₂ of the vectors, in one read: each one waits for the device."""
     device = (lengths_of[0] if lengths_of else scalars[0]).device
     exact = torch.float32 if device.type == "mps" else torch.float64
     # The scalar of a loss may have another dtype than x, or live elsewhere.
     taken = [v if v.dtype == exact and v.device == device else v.to(device, exact) for v in scalars]
-    taken += [torch.linalg.vector_norm(v, dtype=exact) for v in lengths_of]
-    numbers: list[float] = torch.stack(taken).tolist() if len(taken) > 1 else [taken[0].item()]
-    for index, v in enumerate(lengths_of, len(scalars)):
-        if not _SQUARE_IN_RANGE[0] < numbers[index] < _SQUARE_IN_RANGE[1]:
+    taken += [_quick_norm(v, exact) for v in lengths_of]
+    numbers: list[float] = torch.hstack(taken).tolist() if len(taken) > 1 else [taken[0].item()]
+    for index, v in enumerate(lengths_of, len(numbers) - len(lengths_of)):
+        least, most = _PIECES_IN_RANGE if v.dtype == torch.float32 else _SQUARE_IN_RANGE
+        if not least < numbers[index] < most:
             numbers[index] = float(norm(v))
     return numbers
+
+
+def _quick_norm(v: Tensor, exact: torch.dtype) -> Tensor:
+    """‖v‖₂ to the precision of ``exact``, or of float32 vectors; it may leave the range of float32 on the way.
+
+    Where v is long, converting it takes longer than the sum. Pieces of a thousand numbers lose nothing in float32.
+    """
+    if v.dtype != torch.float32 or v.numel() < 64 * _PIECE:
+        return torch.linalg.vector_norm(v, dtype=exact)
+    whole = v.numel() // _PIECE * _PIECE
+    pieces = torch.linalg.vector_norm(v[:whole].view(-1, _PIECE), dim=1)
+    return torch.linalg.vector_norm(torch.hstack([pieces, torch.linalg.vector_norm(v[whole:])]), dtype=exact)
 
 
 def _times_power(v: Tensor, power: int) -> Tensor:
@@ -215,8 +230,12 @@ class Point(ABC):
 
         The unit vector keeps the product in range: ∇²f ∇f over- or underflows in float32 long before f does.
         """
+        return self.hessian_normal_of(self.normal) if self._hessian_normal is None else self._hessian_normal
+
+    def hessian_normal_of(self, normal: Tensor) -> Tensor:
+        """The same for a caller who has the normal."""
         if self._hessian_normal is None:
-            self._hessian_normal = self.hvp(self.normal)
+            self._hessian_normal = self.hvp(normal)
         return self._hessian_normal
 
     @property

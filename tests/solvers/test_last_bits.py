@@ -92,15 +92,15 @@ class _Reads(TorchFunctionMode):
 
 
 def test_reads_from_the_device() -> None:
-    """One for every value and every gradient, and two per iteration for everything else."""
+    """One for a value, one for a gradient with its value, one per iteration for all the rest: four at most."""
     objective, x = _network(20)
     seen = []
     for max_hvps in (15, 45):
         with _Reads() as reads:
             result = teleport(objective, x, max_hvps=max_hvps)
         assert result.nit >= max_hvps - 5
-        cost = result.cost
-        # A gradient is preceded by its value, which the ledger then counts as part of it.
-        seen.append((reads.count - cost.values - 2 * cost.gradients, result.nit))
-    (early, before), (late, after) = seen
-    assert late - early <= 2.2 * (after - before)
+        seen.append((reads.count, result.cost.nfev, result.nit))
+    (early, few, before), (late, many, after) = seen
+    assert late - early <= 4.0 * (after - before)
+    # Some gradients come after their value: where the parabola back to the level is doubtful, and inside of it.
+    assert late - early - (many - few) <= 1.3 * (after - before)

@@ -26,6 +26,14 @@ InitialMatrix = Callable[[Tensor], Tensor]
 _LEAST_COSINE = 1e-8  # between s and y; below it the pair says nothing about curvature
 
 
+def tells_curvature(sy: float, ss: float, yy: float) -> bool:
+    """Whether a pair with these products shows positive curvature that can be told from rounding.
+
+    A tiny y may underflow when squared, and then the pair has no scale.
+    """
+    return sy > _LEAST_COSINE * (ss * yy) ** 0.5 and yy > 0.0 and sy / yy < math.inf
+
+
 class _Rows(NamedTuple):
     """The pairs as rows of S and Y, which are a ring, and R with rows and columns oldest first."""
 
@@ -63,12 +71,8 @@ class QuasiNewton:
 
     def update(self, s: Tensor, y: Tensor) -> bool:
         """Remember a pair unless it contradicts positive curvature; whether it was kept."""
-        return self.update_known(s, y, *torch.stack([torch.dot(s, y), torch.dot(s, s), torch.dot(y, y)]).tolist())
-
-    def update_known(self, s: Tensor, y: Tensor, sy: float, ss: float, yy: float) -> bool:
-        """The same for a caller who has the products sᵀy, sᵀs and yᵀy."""
-        # A tiny y may underflow when squared, and then the pair has no scale.
-        if not (sy > _LEAST_COSINE * (ss * yy) ** 0.5 and yy > 0.0 and sy / yy < math.inf):
+        sy, ss, yy = torch.stack([torch.dot(s, y), torch.dot(s, s), torch.dot(y, y)]).tolist()
+        if not tells_curvature(sy, ss, yy):
             return False
         rows = self._allocated(s)
         if self._count == self._memory:

@@ -28,17 +28,18 @@ those of -2 ‖g‖^(-½), which increases with φ and is less convex: its gradi
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from levelport.numerics.lbfgs import QuasiNewton
+from levelport.numerics.tangent_lbfgs import Direction, TangentQuasiNewton
 from levelport.objective import Point, read
 from levelport.solvers.certificate import Frame
 from levelport.solvers.contract import Monitor, TeleportProblem
 from levelport.solvers.result import TeleportStatus
 from levelport.solvers.retraction import parabola_root, retract
-from levelport.solvers.trust import room
+from levelport.solvers.trust import INSIDE, room
 
 _SUFFICIENT = 1e-4  # fraction of the predicted growth of the merit that a step must achieve
 _MAX_TRIALS = 12
@@ -78,7 +79,8 @@ class LevelSetAscent:
         self.status: TeleportStatus | None = None
         self.landed = start
         """Where :meth:`land` has put the ascent's best point."""
-        self._quasi_newton = QuasiNewton(memory)
+        self._quasi_newton = TangentQuasiNewton(memory)
+        self._distance = 0.0 if start is problem.start else math.inf  # an upper bound of ‖x - w‖
         self._step_length = math.nan
         self._failures = 0
         self._idle = 0
@@ -91,36 +93,38 @@ class LevelSetAscent:
         """The present iterate."""
         return self.frame.point
 
-    def _frame(self, point: Point) -> Frame:
-        """One HVP at ``point``, and no more: its graphs and the product itself are let go of."""
-        frame = Frame.at(point, level_set=self.problem.level_set, inside=self._inside(point))
-        _let_go(point)
-        return frame
+    def _frame(self, point: Point, old: Frame | None = None) -> Frame:
+        """One HVP at ``point``, and no more: its graphs and the product itself are let go of.
 
-    def _follow(self, point: Point) -> Frame:
-        """The same after a step: L-BFGS is given the step and the change of -‖g‖^(-½) r, seen in the new tangent space.
-
-        All numbers of the frame and of the pair come in one read from the device.
+        After a step from ``old`` L-BFGS is given the step and the change of -‖g‖^(-½) r, both seen in the new tangent
+        space. All numbers come in one read from the device. The vectors of a frame are rows of L-BFGS's matrix, so
+        the next frame overwrites them.
         """
-        old = self.frame
-        pair: list[Tensor] = []
-        scale = (old.point.gradient_norm / point.gradient_norm) ** _POWER / point.gradient_norm
+        model, on_level, size = self._quasi_newton, self._on_level, point.gradient_norm
+        s, y, r, n = model.newest(point.x)
+        n.copy_(point.normal)
 
-        def products(normal: Tensor, tangential: Tensor, image: Tensor) -> list[Tensor]:
-            s, y = point.x - old.point.x, torch.sub(old.ascent, tangential if old.on_level else image, alpha=scale)
-            if old.on_level:
-                s.addcmul_(normal, torch.dot(s, normal), value=-1.0)
-                y.addcmul_(normal, torch.dot(y, normal), value=-1.0)
-            pair.extend((s, y))
-            return [torch.dot(s, y), torch.dot(s, s), torch.dot(y, y)]
+        def products(n: Tensor, tangential: Tensor, image: Tensor) -> list[Tensor]:
+            gradient = tangential if on_level else image
+            if old is not None:
+                torch.sub(point.x, old.point.x, out=s)
+                scale = (old.point.gradient_norm / size) ** _POWER / size
+                torch.sub(old.ascent, gradient, alpha=scale, out=y)
+                if on_level:
+                    s.addcmul_(n, torch.dot(s, n), value=-1.0)
+                    y.addcmul_(n, torch.dot(y, n), value=-1.0)
+            torch.div(gradient, size, out=r)
+            return [model.products()]
 
-        frame = Frame.at(point, level_set=self.problem.level_set, inside=self._inside(point), also=products)
+        inside = self._inside(point)
+        frame = Frame.at(point, level_set=self.problem.level_set, inside=inside, normal=n, also=products)
         _let_go(point)
-        if frame.on_level != old.on_level:
-            self._quasi_newton.forget()
+        if frame.on_level != on_level:
+            model.forget()
+            r.copy_(frame.ascent)
         elif frame.finite:
-            self._quasi_newton.update_known(pair[0], pair[1], *frame.more)
-        return frame
+            model.learn(frame.more, pair=old is not None)
+        return replace(frame, ascent=r)
 
     def _inside(self, point: Point) -> bool:
         """Whether an ascent that was in the interior is still there, clearly further from the level than its last step.
@@ -170,44 +174,46 @@ class LevelSetAscent:
             if found is not None:
                 self._keep(found, merit(self.frame, found, self.problem))
         elif found is not None:
-            self._enter(self._follow(found))
+            self._enter(self._frame(found, self.frame))
 
     def _step(self) -> Point | None:
         """The next iterate, or None after a failed search or at the trust radius."""
-        direction, slope, length, longest = self._direction()
+        direction, slope, length = self._direction()
         if slope == 0.0:  # its square is below the smallest number
             self.status = TeleportStatus.STALLED
             return None
         step = 1.0 if self._quasi_newton.informed else self._first_length() / length
         step = min(step, _LONGEST / slope)
-        if longest < step and longest * length < 1e-2 * self.radius:
-            self.status = TeleportStatus.TRUST_RADIUS
-            return None
-        found = self._search(direction, slope, length, min(step, longest))
+        if self._distance + step * length > INSIDE * self.radius:
+            longest = self._room(direction, length)
+            if longest < step and longest * length < 1e-2 * self.radius:
+                self.status = TeleportStatus.TRUST_RADIUS
+                return None
+            step = min(step, longest)
+        found = self._search(direction, slope, length, step)
         if found is None:
             self._recover()
             return None
         self._failures = 0
         self._step_length = found[1] * length
+        self._distance += 2.0 * self._step_length  # the way back to the level is no longer than the way out
         return found[0]
 
-    def _direction(self) -> tuple[Tensor, float, float, float]:
-        """d = B⁻¹ r in the tangent space, ⟨r, d⟩, ‖d‖ and the longest step within the radius.
-
-        Steepest ascent where L-BFGS has no ascent direction.
-        """
+    def _direction(self) -> Direction:
+        """d = B⁻¹ r in the tangent space; steepest ascent where L-BFGS has no ascent direction."""
         frame = self.frame
-        offset = self.point.x - self.problem.start.x
-        direction = self._quasi_newton.apply(frame.ascent)
-        if frame.on_level:
-            direction.sub_(torch.dot(direction, frame.normal) * frame.normal)
-        slope, along, length, distance = _numbers(direction, frame.ascent, offset)
-        if not (math.isfinite(length) and slope > 1e-6 * length * frame.ascent_norm):
+        if self._quasi_newton.informed:
+            found = self._quasi_newton.direction(tangent=frame.on_level)
+            if math.isfinite(found.length) and found.slope > 1e-6 * found.length * frame.ascent_norm:
+                return found
             self._quasi_newton.forget()
-            direction, length = frame.ascent, frame.ascent_norm
-            _, along, _, distance = _numbers(direction, frame.ascent, offset)
-            slope = length * length
-        return direction, slope, length, room(along / length, distance, self.radius) / length
+        return Direction(frame.ascent, frame.ascent_norm * frame.ascent_norm, frame.ascent_norm)
+
+    def _room(self, direction: Tensor, length: float) -> float:
+        """The longest step along ``direction`` within the radius."""
+        offset = self.point.x - self.problem.start.x
+        along, self._distance = read([torch.dot(direction, offset)], [offset])
+        return room(along / length, self._distance, self.radius) / length
 
     def _first_length(self) -> float:
         """While no curvature pair is known: twice the last accepted length, or half a Cauchy step of f.
@@ -255,8 +261,7 @@ class LevelSetAscent:
     def _trial(self, direction: Tensor, slope: float, length: float, step: float) -> tuple[Point | None, float]:
         """x + step·d brought back towards the level; or None and the factor to shorten the step by."""
         problem, frame, size = self.problem, self.frame, self.point.gradient_norm
-        x = self.point.x + step * direction
-        trial = problem.objective.at(x, curvature=True)
+        trial = problem.objective.at(torch.add(self.point.x, direction, alpha=step), curvature=True)
         if not math.isfinite(trial.value):
             return None, 0.25
         if frame.on_level or trial.value > problem.level:
@@ -278,7 +283,8 @@ class LevelSetAscent:
                     return None, 0.5
                 if abs(t) > way:  # the way back would be longer than the way out
                     return None, max(0.1, min(0.5, 0.7 * way / abs(t)))
-                trial = problem.objective.at(x - t * frame.normal, curvature=True)
+                x = torch.add(self.point.x, direction, alpha=step).add_(frame.normal, alpha=-t)
+                trial = problem.objective.at(x, curvature=True)
                 # Where this will do, the gradient is taken at once: it comes in one read with the value.
                 if left <= _SURE and not 0.0 < trial.gradient_norm < math.inf:
                     return None, 0.5
@@ -304,11 +310,13 @@ class LevelSetAscent:
         entry = self.point if converged else self._best
         inside = not self._on_level if converged else self._best_inside
         free = inside and self.problem.feasible(entry.value)  # a larger gradient there than at the level
-        self.landed = entry if free else retract(self.problem, entry, self.frame.certificate.curvature)
+        normal = self._quasi_newton.newest(entry.x)[0]  # the direction is done with: no vector more is needed
+        normal.copy_(entry.normal)
+        self.landed = entry if free else retract(self.problem, entry, self.frame.certificate.curvature, normal)
         self.monitor.offer(self.landed)
         if converged and self.landed is not self.point and self.landed.finite and self.landed.gradient_norm > 0.0:
             # The product that is spent here is the one that the certificate of the point returned would take.
-            self.status = None
+            self.status, self._distance = None, math.inf
             self._enter(self._frame(self.landed))
 
     def _recover(self) -> None:
@@ -344,8 +352,3 @@ def merit(frame: Frame, point: Point, problem: TeleportProblem) -> float:
         return gain
     left = 1.0 - 2.0 * frame.certificate.curvature * ((point.value - problem.level) / size) / size
     return gain + 0.5 * math.log(left) if left > 0.0 else -math.inf
-
-
-def _numbers(direction: Tensor, ascent: Tensor, offset: Tensor) -> list[float]:
-    """⟨d, r⟩, ⟨d, x - w⟩, ‖d‖ and ‖x - w‖ in one read from the device."""
-    return read([torch.dot(direction, ascent), torch.dot(direction, offset)], [direction, offset])

@@ -98,19 +98,26 @@ class Frame:
     more: tuple[float, ...] = ()
 
     @classmethod
-    def at(cls, point: Point, *, level_set: bool, inside: bool = False, also: Scalars | None = None) -> Frame:
+    def at(
+        cls,
+        point: Point,
+        *,
+        level_set: bool,
+        inside: bool = False,
+        normal: Tensor | None = None,
+        also: Scalars | None = None,
+    ) -> Frame:
         """One HVP, unless it was spent there before; one read from the device.
 
-        ``inside``: well below the level. ``also`` makes scalars of n, P H n and H n that come with the same read,
-        as ``more``.
+        ``inside``: well below the level. ``normal``: n, of a caller who has it. ``also`` makes numbers of n, P H n and
+        H n that come with the same read, as ``more``.
         """
-        size = point.gradient_norm
-        normal, image = point.normal, point.hessian_normal
+        size, normal = point.gradient_norm, point.normal if normal is None else normal
+        image = point.hessian_normal_of(normal)
         along = torch.dot(normal, image)
-        tangential = image - along * normal
-        curvature, *more, residual, length = read(
-            [along, *(also(normal, tangential, image) if also else ())], [tangential, image]
-        )
+        tangential = torch.addcmul(image, normal, along, value=-1.0)
+        curvature, *more, residual = read([along, *(also(normal, tangential, image) if also else ())], [tangential])
+        length = math.hypot(curvature, residual)
         on_level = level_set or (curvature >= 0.0 and not inside)
         point.product_sizes = curvature, residual, length
         ascent = tangential.div_(size) if on_level else image / size

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import Tensor
 
 from levelport.objective import Point
 from levelport.solvers.contract import TeleportProblem
@@ -23,12 +24,15 @@ def parabola_root(excess: float, slope: float, curvature: float) -> float:
     return 2.0 * excess / (slope + math.sqrt(below)) if below > 0.0 else excess / slope
 
 
-def retract(problem: TeleportProblem, point: Point, curvature: float | None = None) -> Point:
+def retract(
+    problem: TeleportProblem, point: Point, curvature: float | None = None, normal: Tensor | None = None
+) -> Point:
     """A point near ``point`` with f(w) - band ≤ f ≤ f(w), or the nearest to that which was found.
 
     The band is 1e-10 of ‖g‖²/(2|λ|), the decrease that a Newton step promises: it costs 5e-11 of the gradient norm, and
     rounding does not decide whether a point is inside; it is never below the resolution of f. ``curvature`` is λ
-    near the point; without it the point's own is taken if it is known, else the band is the resolution of f.
+    near the point; without it the point's own is taken if it is known, else the band is the resolution of f. ``normal``
+    is that of the point, if the caller has it.
     """
     size = point.gradient_norm
     if not point.finite or size == 0.0:
@@ -45,12 +49,12 @@ def retract(problem: TeleportProblem, point: Point, curvature: float | None = No
     excess = point.value - problem.level
     if -band <= excess <= ceiling:
         return point
-    normal = point.normal
+    normal = point.normal if normal is None else normal
     best = point if problem.feasible(point.value) else None
     above, below = (0.0 if excess > 0.0 else None), (0.0 if excess <= 0.0 else None)
     before, t = (0.0, excess), parabola_root(excess - aim, size, curvature)
     for _ in range(_MAX_VALUES):
-        trial = problem.objective.at(point.x - t * normal, curvature=True)
+        trial = problem.objective.at(torch.add(point.x, normal, alpha=-t), curvature=True)
         excess = trial.value - problem.level
         if not math.isfinite(excess):
             t = 0.5 * (before[0] + t)

@@ -175,11 +175,13 @@ class Point(ABC):
     @property
     def value(self) -> float:
         """f(x)."""
-        if self._value is None:
+        value = self._value
+        if type(value) is float:  # asked for some twenty times per iteration of a solver
+            return value
+        if value is None:
             self._ledger.values += 1
-            self._value = self._evaluate_value()
-        if isinstance(self._value, Tensor):
-            self._value = self._value.item()
+            value = self._evaluate_value()
+        self._value = float(value)
         return self._value
 
     @property
@@ -197,10 +199,10 @@ class Point(ABC):
         """‖∇f(x)‖₂; the value comes with the same read from the device, if it is not known yet."""
         if self._gradient_norm is None:
             gradient = self.gradient
-            if isinstance(self._value, Tensor):
-                self._value, self._gradient_norm = read([self._value], [gradient])
-            else:
-                (self._gradient_norm,) = read([], [gradient])
+            unread = [self._value] if isinstance(self._value, Tensor) else []
+            *values, self._gradient_norm = read(unread, [gradient])
+            if values:
+                (self._value,) = values
         return self._gradient_norm
 
     def release(self) -> None:  # noqa: B027  (most points hold no graph)

@@ -11,7 +11,7 @@ from torch import Tensor
 from levelport import Auto, TeleportStatus, teleport
 from levelport.problems.functions import booth
 from levelport.problems.quadratics import Quadratic
-from levelport.solvers.ascent import Frame
+from levelport.solvers.certificate import Certificate, is_kkt
 
 EXACT = Auto(memory=100)
 
@@ -136,6 +136,6 @@ def test_a_small_curvature_is_not_taken_for_none() -> None:
     """Between the two flattest axes H n is 1e-9 of λ_max, and still no KKT point with λ = 0."""
     spectrum = torch.tensor([1.0, 2.0, 1e9], dtype=torch.float64)
     objective = Quadratic(spectrum, torch.eye(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64))
-    frame = Frame.at(objective.at(torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64)), level_set=False)
-    assert frame.image_norm < 1e-8 * 1e9
-    assert not frame.converged(1e-6, length=math.sqrt(2.0))
+    point = objective.at(torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64))
+    assert Certificate.at(point).curvature < 1e-8 * 1e9
+    assert not is_kkt(point, on_level=True, tol=1e-6, length=math.sqrt(2.0))

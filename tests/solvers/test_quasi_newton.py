@@ -88,7 +88,7 @@ def test_knows_nothing_after_forgetting() -> None:
 
 
 def step(model: TangentQuasiNewton, s: Tensor, y: Tensor, r: Tensor, n: Tensor) -> bool:
-    for row, vector in zip(model.newest(s), (s, y, r, n), strict=True):
+    for row, vector in zip(model.newest, (s, y, r, n), strict=True):
         row.copy_(vector)
     return model.learn(model.products().tolist())
 
@@ -102,7 +102,7 @@ def test_on_the_host_is_bfgs_projected(dimension: int, count: int, tangent: bool
     generator = torch.Generator().manual_seed(1)
     r, n = torch.randn(2, dimension, generator=generator, dtype=torch.float64)
     n /= n.norm()
-    model, other = TangentQuasiNewton(5), QuasiNewton(5)
+    model, other = TangentQuasiNewton(5, r), QuasiNewton(5)
     assert not model.informed
     for s, y in pairs:
         assert step(model, s, y, r, n)
@@ -133,7 +133,7 @@ def test_on_the_host_a_long_vector_in_single_precision_loses_no_digits() -> None
     steps = torch.randn(6, 300_000, generator=generator)
     r, n = torch.randn(2, 300_000, generator=generator)
     n /= n.norm()
-    model, exact = TangentQuasiNewton(5), TangentQuasiNewton(5)
+    model, exact = TangentQuasiNewton(5, r), TangentQuasiNewton(5, r.double())
     for s in steps:
         assert step(model, s, diagonal * s, r, n)
         assert step(exact, s.double(), (diagonal * s).double(), r.double(), n.double())
@@ -147,7 +147,7 @@ def test_on_the_host_refused_pairs_change_nothing() -> None:
     """Those of negative curvature, those that underflow, and vectors that are no pair; r and n are taken note of."""
     pairs = random_pairs(6, 5)
     r, n = torch.eye(6, dtype=torch.float64)[:2]
-    model, other = TangentQuasiNewton(3), TangentQuasiNewton(3)
+    model, other = TangentQuasiNewton(3, r), TangentQuasiNewton(3, r)
     for s, y in pairs:
         step(model, s, y, n, r)
         step(other, s, y, r, n)

@@ -38,17 +38,59 @@ class Direction(NamedTuple):
     length: float
 
 
+class _Vectors:
+    """Rows of one matrix: s, y, r and n of the newest step, then the pairs that are kept, by slots."""
+
+    def __init__(self, memory: int, like: Tensor) -> None:
+        size = like.numel()
+        pieces = -(-size // _PIECE)
+        rows = like.new_empty(_NEW + 2 * memory, pieces, -(-size // pieces))
+        flat = rows.view(len(rows), -1)
+        flat[:, size:] = 0.0
+        self.newest = flat[:_NEW, :size].unbind()
+        self._rows = rows.transpose(0, 1)
+        self._flat = flat
+        self._first, self._new_pair, self._new = flat[0], flat[:2], self._rows[:, :_NEW].transpose(1, 2)
+        self._views: dict[int, tuple[Tensor, Tensor]] = {}
+        self._exact = torch.float32 if like.device.type == "mps" else torch.float64
+
+    def _in_use(self, count: int) -> tuple[Tensor, Tensor]:
+        """The first ``count`` slots with s, y, r and n, in pieces; with r and n alone, as columns."""
+        if count not in self._views:
+            end = _NEW + 2 * count
+            self._views[count] = self._rows[:, :end], self._flat[2:end].T
+        return self._views[count]
+
+    def products(self, count: int) -> Tensor:
+        """Of the vectors in use with the newest ones, row by row."""
+        by_piece = torch.bmm(self._in_use(count)[0], self._new)
+        return (by_piece if len(by_piece) == 1 else by_piece.sum(0, dtype=self._exact)).view(-1)
+
+    def combine(self, count: int, coefficients: list[float]) -> Tensor:
+        """A combination of r, n and the pairs, written where the next s will be."""
+        torch.mv(self._in_use(count)[1], self._flat.new_tensor(coefficients), out=self._first)
+        return self.newest[0]
+
+    def keep(self, slot: int) -> None:
+        """Copy s and y."""
+        first = _NEW + 2 * slot
+        self._flat[first : first + 2].copy_(self._new_pair)
+
+
 class TangentQuasiNewton:
     """B⁻¹ ≈ ∇²F⁻¹ from up to ``memory`` pairs (s, y) of steps and gradient changes of a function F to be minimised.
 
-    For every step: write into :meth:`newest`, read :meth:`products` from the device, :meth:`learn` them, and take the
-    :meth:`direction`. All vectors are rows of one matrix, those of the newest step first and then the pairs kept.
+    For every step: write s, y, r and n into :attr:`newest`, read :meth:`products` from the device, :meth:`learn` them,
+    and take the :meth:`direction`, which lies where the next s will.
+
+    Args:
+        like: a vector of the same kind.
     """
 
-    def __init__(self, memory: int) -> None:
+    def __init__(self, memory: int, like: Tensor) -> None:
         self._memory = memory
-        self._rows: Tensor | None = None  # in pieces
-        self._newest: tuple[Tensor, ...] = ()
+        self._vectors = _Vectors(memory, like)
+        self.newest = self._vectors.newest
         # Where the pairs are, and their products; oldest first.
         self._slots: list[int] = []
         self._ss: list[list[float]] = []
@@ -67,28 +109,9 @@ class TangentQuasiNewton:
         """Whether there is a pair."""
         return bool(self._slots)
 
-    def newest(self, like: Tensor) -> tuple[Tensor, ...]:
-        """Where s, y, r and n of the newest step are to be written. A direction taken before lies where s will."""
-        if self._rows is None:
-            size = like.numel()
-            pieces = -(-size // _PIECE)
-            self._rows = like.new_empty(_NEW + 2 * self._memory, pieces, -(-size // pieces))
-            flat = self._rows.view(len(self._rows), -1)
-            flat[:, size:] = 0.0
-            self._newest = flat[:_NEW, :size].unbind()
-        return self._newest
-
     def products(self) -> Tensor:
-        """Of all vectors in use with the four newest ones: what :meth:`learn` wants to know."""
-        assert self._rows is not None
-        used = self._rows[: _NEW + 2 * len(self._slots)]
-        if self._rows.shape[1] == 1:
-            used = used[:, 0]
-            return (used @ used[:_NEW].T).view(-1)
-        used = used.transpose(0, 1)
-        by_piece = torch.bmm(used, used[:, :_NEW].transpose(1, 2))
-        exact = torch.float32 if by_piece.device.type == "mps" else torch.float64
-        return by_piece.sum(0, dtype=exact).view(-1)
+        """What :meth:`learn` wants to know: products of all vectors with the newest ones."""
+        return self._vectors.products(len(self._slots))
 
     def learn(self, products: Sequence[float], *, pair: bool = True) -> bool:
         """Take note of the products; whether s and y were a ``pair`` that tells curvature, and are kept."""
@@ -102,7 +125,7 @@ class TangentQuasiNewton:
                 slot = self._drop_oldest()
                 del old[0]
             self._slots.append(slot)
-            self._copy_newest_to(slot)
+            self._vectors.keep(slot)
             old_s_new_y, old_y_new_s = [row[1] for row in old], [row[4] for row in old]
             _border(self._ss, [row[0] for row in old], [row[0] for row in old], ss)
             _border(self._sy, old_s_new_y, old_y_new_s, sy)
@@ -138,20 +161,8 @@ class TangentQuasiNewton:
         coefficients = [gamma, -along] + [0.0] * (2 * count)
         for slot, a, b in zip(self._slots, delta, alpha, strict=True):
             coefficients[2 + 2 * slot], coefficients[3 + 2 * slot] = a, -gamma * b
-        return Direction(self._combine(coefficients), slope, math.sqrt(square) if square > 0.0 else math.nan)
-
-    def _combine(self, coefficients: list[float]) -> Tensor:
-        """A combination of r, n and the pairs by slots, written where the next s will be."""
-        assert self._rows is not None
-        rows = self._rows.view(len(self._rows), -1)
-        weights = rows.new_tensor(coefficients)
-        torch.mv(rows[2 : 2 + len(coefficients)].T, weights, out=rows[0])
-        return self._newest[0]
-
-    def _copy_newest_to(self, slot: int) -> None:
-        assert self._rows is not None
-        first = _NEW + 2 * slot
-        self._rows[first : first + 2] = self._rows[:2]
+        vector = self._vectors.combine(count, coefficients)
+        return Direction(vector, slope, math.sqrt(square) if square > 0.0 else math.nan)
 
     def _drop_oldest(self) -> int:
         for table in (self._ss, self._sy, self._ys, self._yy):

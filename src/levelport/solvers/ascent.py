@@ -28,14 +28,13 @@ those of -2 ‖g‖^(-½), which increases with φ and is less convex: its gradi
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from levelport.numerics.tangent_lbfgs import Direction, TangentQuasiNewton
 from levelport.objective import Point, read
-from levelport.solvers.certificate import Frame
+from levelport.solvers.certificate import Certificate, Frame, is_kkt, split
 from levelport.solvers.contract import Monitor, TeleportProblem
 from levelport.solvers.result import TeleportStatus
 from levelport.solvers.retraction import parabola_root, retract
@@ -79,7 +78,7 @@ class LevelSetAscent:
         self.status: TeleportStatus | None = None
         self.landed = start
         """Where :meth:`land` has put the ascent's best point."""
-        self._quasi_newton = TangentQuasiNewton(memory)
+        self._quasi_newton = TangentQuasiNewton(memory, start.x)
         self._distance = 0.0 if start is problem.start else math.inf  # an upper bound of ‖x - w‖
         self._step_length = math.nan
         self._failures = 0
@@ -100,31 +99,31 @@ class LevelSetAscent:
         space. All numbers come in one read from the device. The vectors of a frame are rows of L-BFGS's matrix, so
         the next frame overwrites them.
         """
-        model, on_level, size = self._quasi_newton, self._on_level, point.gradient_norm
-        s, y, r, n = model.newest(point.x)
+        model, expected, size = self._quasi_newton, self._on_level, point.gradient_norm
+        s, y, r, n = model.newest
         n.copy_(point.normal)
-
-        def products(n: Tensor, tangential: Tensor, image: Tensor) -> list[Tensor]:
-            gradient = tangential if on_level else image
-            if old is not None:
-                torch.sub(point.x, old.point.x, out=s)
-                scale = (old.point.gradient_norm / size) ** _POWER / size
-                torch.sub(old.ascent, gradient, alpha=scale, out=y)
-                if on_level:
-                    s.addcmul_(n, torch.dot(s, n), value=-1.0)
-                    y.addcmul_(n, torch.dot(y, n), value=-1.0)
-            torch.div(gradient, size, out=r)
-            return [model.products()]
-
-        inside = self._inside(point)
-        frame = Frame.at(point, level_set=self.problem.level_set, inside=inside, normal=n, also=products)
-        _let_go(point)
-        if frame.on_level != on_level:
+        image = point.hessian_normal_of(n)
+        along, tangential = split(n, image)
+        gradient = tangential if expected else image
+        if old is not None:
+            torch.sub(point.x, old.point.x, out=s)
+            scale = (old.point.gradient_norm / size) ** _POWER / size
+            torch.sub(old.ascent, gradient, alpha=scale, out=y)  # before r, where the old ascent is
+            if expected:
+                s.addcmul_(n, torch.dot(s, n), value=-1.0)
+                y.addcmul_(n, torch.dot(y, n), value=-1.0)
+        torch.div(gradient, size, out=r)
+        curvature, *products, residual = read([along, model.products()], [tangential])
+        point.product_sizes = curvature, residual, math.hypot(curvature, residual)
+        on_level = self.problem.level_set or (curvature >= 0.0 and not self._inside(point))
+        if on_level != expected:
             model.forget()
-            r.copy_(frame.ascent)
-        elif frame.finite:
-            model.learn(frame.more, pair=old is not None)
-        return replace(frame, ascent=r)
+            torch.div(tangential if on_level else image, size, out=r)
+        frame = Frame.of(point, n, r, on_level=on_level)
+        if on_level == expected and frame.finite:
+            model.learn(products, pair=old is not None)
+        _let_go(point)
+        return frame
 
     def _inside(self, point: Point) -> bool:
         """Whether an ascent that was in the interior is still there, clearly further from the level than its last step.
@@ -147,7 +146,7 @@ class LevelSetAscent:
         self._keep(frame.point, self._here)
         self.monitor.record(frame.point, frame.certificate, self._step_length)
         self.monitor.offer(frame.point)
-        if frame.converged(self.problem.tol, self.length):
+        if is_kkt(frame.point, on_level=frame.on_level, tol=self.problem.tol, length=self.length):
             self.status = TeleportStatus.CONVERGED
         elif self.problem.meets_target(frame.point, frame.certificate):
             self.status = TeleportStatus.TARGET_REACHED
@@ -298,11 +297,8 @@ class LevelSetAscent:
 
     def converged_at(self, point: Point) -> bool:
         """Whether ``point``, whose product has been taken, is a KKT point by the standards of this ascent."""
-        assert point.product_sizes is not None
-        curvature, across, length = point.product_sizes
-        left = across if self.problem.level_set or curvature >= 0.0 else length
-        tol = self.problem.tol
-        return left <= tol * length or length * self.length <= tol * point.gradient_norm
+        on_level = self.problem.level_set or Certificate.from_sizes(point).curvature >= 0.0
+        return is_kkt(point, on_level=on_level, tol=self.problem.tol, length=self.length)
 
     def land(self) -> None:
         """Put the best iterate onto the level. An ascent that converged beside it goes on if that was no KKT point."""
@@ -310,7 +306,7 @@ class LevelSetAscent:
         entry = self.point if converged else self._best
         inside = not self._on_level if converged else self._best_inside
         free = inside and self.problem.feasible(entry.value)  # a larger gradient there than at the level
-        normal = self._quasi_newton.newest(entry.x)[0]  # the direction is done with: no vector more is needed
+        normal = self._quasi_newton.newest[0]  # the direction is done with: no vector more is needed
         normal.copy_(entry.normal)
         self.landed = entry if free else retract(self.problem, entry, self.frame.certificate.curvature, normal)
         self.monitor.offer(self.landed)

@@ -8,7 +8,6 @@ H g over- or underflows in float32 long before f does.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -37,7 +36,10 @@ class Certificate:
         if size == 0.0 or not math.isfinite(size):
             return cls.unknown()
         if point.product_sizes is None:
-            Frame.at(point, level_set=True)
+            normal = point.normal
+            along, tangential = split(normal, point.hessian_normal_of(normal))
+            curvature, residual = read([along], [tangential])
+            point.product_sizes = curvature, residual, math.hypot(curvature, residual)
         return cls.from_sizes(point)
 
     @classmethod
@@ -77,9 +79,6 @@ class Certificate:
         return math.sqrt(max(0.0, 1.0 - self.alignment**2)) if math.isfinite(self.alignment) else math.inf
 
 
-Scalars = Callable[[Tensor, Tensor, Tensor], Sequence[Tensor]]
-
-
 @dataclass(frozen=True)
 class Frame:
     """The geometry at a point with a gradient: its normal n, the direction of ascent of log ‖∇f‖, the certificate.
@@ -91,45 +90,34 @@ class Frame:
     point: Point
     normal: Tensor
     ascent: Tensor
-    ascent_norm: float
     on_level: bool
-    certificate: Certificate
+    ascent_norm: float
     image_norm: float
-    more: tuple[float, ...] = ()
+    certificate: Certificate
 
     @classmethod
-    def at(
-        cls,
-        point: Point,
-        *,
-        level_set: bool,
-        inside: bool = False,
-        normal: Tensor | None = None,
-        also: Scalars | None = None,
-    ) -> Frame:
-        """One HVP, unless it was spent there before; one read from the device.
-
-        ``inside``: well below the level. ``normal``: n, of a caller who has it. ``also`` makes numbers of n, P H n and
-        H n that come with the same read, as ``more``.
-        """
-        size, normal = point.gradient_norm, point.normal if normal is None else normal
-        image = point.hessian_normal_of(normal)
-        along = torch.dot(normal, image)
-        tangential = torch.addcmul(image, normal, along, value=-1.0)
-        curvature, *more, residual = read([along, *(also(normal, tangential, image) if also else ())], [tangential])
-        length = math.hypot(curvature, residual)
-        on_level = level_set or (curvature >= 0.0 and not inside)
-        point.product_sizes = curvature, residual, length
-        ascent = tangential.div_(size) if on_level else image / size
-        steepness = (residual if on_level else length) / size
-        return cls(point, normal, ascent, steepness, on_level, Certificate.from_sizes(point), length, tuple(more))
+    def of(cls, point: Point, normal: Tensor, ascent: Tensor, *, on_level: bool) -> Frame:
+        """From the vectors, at a point whose product has been taken."""
+        assert point.product_sizes is not None
+        _, residual, length = point.product_sizes
+        steepness = (residual if on_level else length) / point.gradient_norm
+        return cls(point, normal, ascent, on_level, steepness, length, Certificate.from_sizes(point))
 
     @property
     def finite(self) -> bool:
         """Whether the HVP was usable."""
         return math.isfinite(self.image_norm)
 
-    def converged(self, tol: float, length: float) -> bool:
-        """KKT: H n parallel to n, or λ = 0: over ``length``, the problem's own, H n changes g by next to nothing."""
-        residual = self.ascent_norm * self.point.gradient_norm
-        return residual <= tol * self.image_norm or self.image_norm * length <= tol * self.point.gradient_norm
+
+def split(normal: Tensor, image: Tensor) -> tuple[Tensor, Tensor]:
+    """λ = ⟨n, H n⟩, still on the device, and P H n."""
+    along = torch.dot(normal, image)
+    return along, torch.addcmul(image, normal, along, value=-1.0)
+
+
+def is_kkt(point: Point, *, on_level: bool, tol: float, length: float) -> bool:
+    """H n parallel to n, or zero off the level; or λ = 0: over ``length``, the problem's own, H n hardly changes g."""
+    assert point.product_sizes is not None
+    _, residual, image = point.product_sizes
+    left = residual if on_level else image
+    return left <= tol * image or image * length <= tol * point.gradient_norm

@@ -1,27 +1,23 @@
-"""L-BFGS: an approximate inverse Hessian from a few past steps, on top of any initial matrix.
+"""L-BFGS: an approximate inverse Hessian from a few past steps, whose scalars stay on the device.
 
 The two-loop recursion (Nocedal and Wright, "Numerical Optimization", algorithm 7.4) walks through the pairs one by one,
 which takes Python longer than the arithmetic. Written down for all pairs at once, its two loops are the forward and the
 backward substitution of one triangular system. With the pairs as rows of S and Y, oldest first,
 
     R = upper triangle of S Yᵀ,  D = its diagonal;
-    R α = S v,   q = v - Yᵀ α;   Rᵀ δ = D α - Y B₀⁻¹ q,   B⁻¹ v = B₀⁻¹ q + Sᵀ δ.
+    R α = S v,   q = γ(v - Yᵀ α);   Rᵀ δ = D α - Y q,   B⁻¹ v = q + Sᵀ δ,
 
-These are the very numbers of the two loops, in four products with matrices. Scalars stay on the device: applying the
-matrix reads nothing back to the host.
+γ = sᵀy/yᵀy of the newest pair. These are the very numbers of the two loops, in four products with matrices, and applying
+the matrix reads nothing back to the host: the form for many pairs. :mod:`levelport.numerics.tangent_lbfgs` is for few.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-InitialMatrix = Callable[[Tensor], Tensor]
-"""A symmetric positive definite map, right up to a factor."""
 
 _LEAST_COSINE = 1e-8  # between s and y; below it the pair says nothing about curvature
 
@@ -47,19 +43,15 @@ class _Rows(NamedTuple):
 
 
 class QuasiNewton:
-    """B⁻¹ ≈ ∇²F⁻¹ from pairs (s, y) of steps and gradient changes of a function F to be minimised.
+    """B⁻¹ ≈ ∇²F⁻¹ from pairs (s, y) of steps and gradient changes of a function F to be minimised."""
 
-    ``initial`` may carry curvature known beforehand; its factor is set by the newest pair, so that sᵀB s = sᵀy there.
-    """
-
-    def __init__(self, memory: int, initial: InitialMatrix | None = None) -> None:
+    def __init__(self, memory: int) -> None:
         self._memory = memory
-        self._initial: InitialMatrix | None = initial
         self._rows: _Rows | None = None
         self._in_use: _Rows | None = None
         self._count = 0
         self._newest = -1  # its row
-        self._scale: Tensor | float = 1.0  # B₀⁻¹ in units of ``initial``, from the newest pair
+        self._scale = 1.0  # γ
 
     def __len__(self) -> int:
         return self._count
@@ -85,22 +77,20 @@ class QuasiNewton:
         if self._in_use is None or len(self._in_use.S) < self._count:
             self._in_use = rows.first(self._count)
         self._in_use.R[:, -1] = self._oldest_first(self._in_use.S @ y).to(rows.R.dtype)
-        self._scale = sy / yy if self._initial is None else sy / torch.dot(y, self._initial(y))
+        self._scale = sy / yy
         return True
 
     def forget(self) -> None:
-        """Drop all pairs and the initial matrix: both described another region."""
+        """Drop all pairs: they described another region."""
         self._count, self._newest, self._in_use = 0, -1, None
-        self._initial = None
 
     def apply(self, v: Tensor) -> Tensor:
         """B⁻¹ v, a new vector."""
         if self._in_use is None:
-            return v.clone() if self._initial is None else self._initial(v)
+            return v.clone()
         S, Y, R = self._in_use
         alpha = torch.linalg.solve_triangular(R, self._oldest_first(S @ v)[:, None].to(R.dtype), upper=True)[:, 0]
-        q = torch.addmv(v, Y.T, self._by_row(alpha).to(v.dtype), alpha=-1.0)
-        q = (q if self._initial is None else self._initial(q)) * self._scale
+        q = torch.addmv(v, Y.T, self._by_row(alpha).to(v.dtype), alpha=-1.0).mul_(self._scale)
         right = (R.diagonal() * alpha).sub_(self._oldest_first(Y @ q))
         delta = torch.linalg.solve_triangular(R.T, right[:, None], upper=False)[:, 0]
         return torch.addmv(q, S.T, self._by_row(delta).to(v.dtype))

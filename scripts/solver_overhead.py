@@ -99,8 +99,8 @@ def main() -> None:
         "Written by `python scripts/solver_overhead.py`; numbers in `solvers-overhead.csv`. Processor time outside\n",
         f"evaluations over processor time inside them, one thread, median of {ROUNDS} interleaved teleports.\n\n",
         "Logistic problems come twice. *Autograd*: a loss function as users write it, differentiated automatically.\n",
-        "*Closed form*: the library's own `LinearObjective`, whose evaluations are a few products with the data and take\n",
-        "microseconds, so that Python itself is visible beside them. The last row is a network in float32.\n\n",
+        "*Closed form*: the library's own `LinearObjective`, whose evaluations are a few products with the data and\n",
+        "take microseconds, so that Python itself is visible beside them. The last row is a network in float32.\n\n",
         "| problem | variables | HVPs | ms per teleport | overhead | lowest to highest | goal | met |\n",
         "| --- | ---: | ---: | ---: | ---: | --- | ---: | --- |\n",
     ]

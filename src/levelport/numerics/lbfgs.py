@@ -7,8 +7,9 @@ backward substitution of one triangular system. With the pairs as rows of S and 
     R = upper triangle of S Yᵀ,  D = its diagonal;
     R α = S v,   q = γ(v - Yᵀ α);   Rᵀ δ = D α - Y q,   B⁻¹ v = q + Sᵀ δ,
 
-γ = sᵀy/yᵀy of the newest pair. These are the very numbers of the two loops, in four products with matrices, and applying
-the matrix reads nothing back to the host: the form for many pairs. :mod:`levelport.numerics.tangent_lbfgs` is for few.
+γ = sᵀy/yᵀy of the newest pair. These are the very numbers of the two loops, in four products with matrices, and
+applying them reads nothing back to the host. That suits many pairs; few are the business of
+:mod:`levelport.numerics.tangent_lbfgs`.
 """
 
 from __future__ import annotations

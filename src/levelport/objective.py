@@ -133,6 +133,11 @@ def _quick_norm(v: Tensor, exact: torch.dtype) -> Tensor:
     return torch.linalg.vector_norm(torch.hstack([pieces, torch.linalg.vector_norm(v[whole:])]), dtype=exact)
 
 
+def _without_graph(v: Tensor) -> Tensor:
+    """Derivatives of an objective whose data have ``requires_grad`` come with graphs that nobody needs."""
+    return v.detach() if v.requires_grad else v
+
+
 def _times_power(v: Tensor, power: int) -> Tensor:
     """v · 2^power, in two halves: the power itself may lie outside the range."""
     half = power // 2
@@ -181,7 +186,7 @@ class Point(ABC):
         if value is None:
             self._ledger.values += 1
             value = self._evaluate_value()
-        self._value = float(value)
+        self._value = float(_without_graph(value) if isinstance(value, Tensor) else value)
         return self._value
 
     @property
@@ -191,7 +196,8 @@ class Point(ABC):
             if self._value is not None and self.shares_forward:
                 self._ledger.values -= 1
             self._ledger.gradients += 1
-            self._value, self._gradient = self._evaluate_gradient()
+            self._value, gradient = self._evaluate_gradient()
+            self._gradient = _without_graph(gradient)
         return self._gradient
 
     @property
@@ -199,7 +205,7 @@ class Point(ABC):
         """‖∇f(x)‖₂; the value comes with the same read from the device, if it is not known yet."""
         if self._gradient_norm is None:
             gradient = self.gradient
-            unread = [self._value] if isinstance(self._value, Tensor) else []
+            unread = [_without_graph(self._value)] if isinstance(self._value, Tensor) else []
             *values, self._gradient_norm = read(unread, [gradient])
             if values:
                 (self._value,) = values
@@ -215,7 +221,7 @@ class Point(ABC):
     def hvp(self, v: Tensor) -> Tensor:
         """∇²f(x) v."""
         self._ledger.hvps += 1
-        return self._evaluate_hvp(v)
+        return _without_graph(self._evaluate_hvp(v))
 
     @property
     def normal(self) -> Tensor:

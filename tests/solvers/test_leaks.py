@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from problems_for_tests import labelled_data, network_loss, network_start
 from torch import Tensor, nn
 
-from levelport import ModuleObjective, teleport
+from levelport import LinearObjective, ModuleObjective, teleport
 
 
 def live_tensors() -> int:
@@ -67,3 +67,13 @@ def test_modules_leave_nothing_behind() -> None:
 
         assert_flat(once, times=60)
     assert all(parameter.grad is None for parameter in module.parameters())
+
+
+def test_data_with_requires_grad_make_no_graphs() -> None:
+    """Closed forms are computed from the data outright, so their results would hang on them."""
+    X, y = labelled_data(30, 4, seed=0)
+    plain, tracked = (LinearObjective.logistic(data, y, penalty=1e-3) for data in (X, X.clone().requires_grad_()))
+    start = torch.ones(4, dtype=torch.float64)
+    point = tracked.at(start)
+    assert not point.hvp(point.gradient).requires_grad
+    torch.testing.assert_close(teleport(tracked, start).x, teleport(plain, start).x)

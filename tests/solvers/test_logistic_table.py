@@ -50,7 +50,7 @@ def test_as_high_as_known_within_150_gradient_equivalents(
     objective = breast_cancer(penalty)
     start = after_descent(objective, steps)
     assert math.log(objective.at(start).gradient_norm) == pytest.approx(at_start, abs=1e-3)
-    result = teleport(objective, start, max_hvps=36)
+    result = teleport(objective, start, max_hvps=30)
     assert math.log(result.gradient_norm) >= known - 0.03
     assert result.cost.gradient_equivalents <= 150
     assert result.violation <= 1e-9 * result.value_start

@@ -149,3 +149,25 @@ def test_on_the_host_refused_pairs_change_nothing() -> None:
     assert not model.informed
     assert step(model, s, 2.0 * s, r, n)
     torch.testing.assert_close(model.direction().vector, 0.5 * r)
+
+
+@pytest.mark.parametrize("asked", ["too short", "between", "too long"])
+def test_on_the_host_the_scale_is_what_was_asked_for_as_far_as_the_newest_pair_allows(asked: str) -> None:
+    pairs = random_pairs(8, 4)
+    r, n = torch.randn(2, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    n /= n.norm()
+    model = TangentQuasiNewton(5)
+    for s, y in pairs:
+        step(model, s, y, r, n)
+    s, y = pairs[-1]
+    shorter, longer = float(s @ y / (y @ y)), float(s @ s / (s @ y))
+    between = (shorter * longer) ** 0.5
+    scale, expected = {"too short": (0.0, shorter), "between": (between, between), "too long": (1e9, longer)}[asked]
+    found = model.direction(scale, tangent=False)
+    assert found.scale == pytest.approx(expected)
+    H = expected * torch.eye(8, dtype=torch.float64)
+    for s, y in pairs:
+        V = torch.eye(8, dtype=torch.float64) - torch.outer(y, s) / (s @ y)
+        H = V.T @ H @ V + torch.outer(s, s) / (s @ y)
+    torch.testing.assert_close(found.vector, H @ r, rtol=1e-9, atol=1e-12)
+    assert found.length == pytest.approx(float((H @ r).norm()), rel=1e-9)

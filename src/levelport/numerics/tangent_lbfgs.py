@@ -6,9 +6,12 @@ and of the vector r it is applied to. So it can run on coefficients, once the in
     α_i = (⟨s_i, r⟩ - Σ_{j>i} ⟨s_i, y_j⟩ α_j)/⟨s_i, y_i⟩,            newest first,     q = r - Σ α_j y_j,
     δ_i = α_i - (γ⟨y_i, q⟩ + Σ_{j<i} ⟨y_i, s_j⟩ δ_j)/⟨s_i, y_i⟩,    oldest first,     d = γ q + Σ δ_j s_j,
 
-with γ = ⟨s, y⟩/⟨y, y⟩ of the newest pair. The products with a unit normal n give the part of d in the tangent space as
-well, its slope ⟨d, r⟩ and its length. A step brings four new vectors, s, y, r and n. Their products with everything
-that is kept are one product of matrices and one read; d is one product of a matrix and a vector.
+The newest pair bounds γ, which scales the step where no pair has been: ⟨s, y⟩/⟨y, y⟩ ≤ γ ≤ ⟨s, s⟩/⟨s, y⟩, the two step
+sizes of Barzilai and Borwein. Textbooks take the shorter one.
+
+The products with a unit normal n give the part of d in the tangent space as well, its slope ⟨d, r⟩ and its length. A
+step brings four new vectors, s, y, r and n. Their products with everything that is kept are one product of matrices and
+one read; d is one product of a matrix and a vector.
 
 Products are summed over pieces of a few thousand numbers, and these sums in float64: in float32 the sum over a million
 numbers has four digits, which differences of products would lose.
@@ -31,11 +34,12 @@ _NEW = 4  # rows of the newest step: s, y, r, n
 
 
 class Direction(NamedTuple):
-    """A vector d with its slope ⟨d, r⟩ and its length."""
+    """A vector d with its slope ⟨d, r⟩ and its length, and the γ it was made with."""
 
     vector: Tensor
     slope: float
     length: float
+    scale: float
 
 
 class _Vectors:
@@ -141,10 +145,13 @@ class TangentQuasiNewton:
         for kept in (self._slots, self._ss, self._sy, self._ys, self._yy):
             kept.clear()
 
-    def direction(self, *, tangent: bool = True) -> Direction:
-        """d = B⁻¹ r, or its part orthogonal to n, for the newest r and n; there must be a pair."""
+    def direction(self, scale: float = 0.0, *, tangent: bool = True) -> Direction:
+        """d = B⁻¹ r, or its part orthogonal to n, for the newest r and n; there must be a pair.
+
+        γ is ``scale``, as far as the newest pair allows.
+        """
         D = [row[i] for i, row in enumerate(self._sy)]
-        count, gamma = len(D), D[-1] / self._yy[-1][-1]
+        count, gamma = len(D), max(D[-1] / self._yy[-1][-1], min(scale, self._ss[-1][-1] / D[-1]))
         alpha, delta = [0.0] * count, [0.0] * count
         for i in reversed(range(count)):  # coefficients that come later are still 0
             alpha[i] = (self._sr[i] - _dot(self._sy[i], alpha)) / D[i]
@@ -162,7 +169,7 @@ class TangentQuasiNewton:
         for slot, a, b in zip(self._slots, delta, alpha, strict=True):
             coefficients[2 + 2 * slot], coefficients[3 + 2 * slot] = a, -gamma * b
         vector = self._vectors.combine(count, coefficients)
-        return Direction(vector, slope, math.sqrt(square) if square > 0.0 else math.nan)
+        return Direction(vector, slope, math.sqrt(square) if square > 0.0 else math.nan, gamma)
 
     def _drop_oldest(self) -> int:
         for table in (self._ss, self._sy, self._ys, self._yy):

@@ -23,6 +23,10 @@ few rejected trials the best of them is taken if it loses little: a few such ste
 
 While ‖g‖ still grows fast, φ is often convex along the path, and L-BFGS learns nothing from it. The pairs are therefore
 those of -2 ‖g‖^(-½), which increases with φ and is less convex: its gradient is ‖g‖^(-½) r, the same direction.
+
+Where no pair has been, φ is flatter than the newest pair says, and the textbook's scale γ makes steps too short. So the
+ascent tries four times the γ that served its last step, as far as the pair allows
+(:mod:`levelport.numerics.tangent_lbfgs`): a trial in vain costs less than an iteration, which takes an HVP.
 """
 
 from __future__ import annotations
@@ -46,7 +50,8 @@ _LONGEST = 2.0  # predicted growth of log ‖∇f‖ in one step; beyond it the 
 _AS_PROMISED = 0.7  # fraction of the predicted growth from which a step of twice the length is tried
 _WORTH_A_GRADIENT = 1e-2  # growth of log ‖∇f‖ that is; below it no second trial is made after a good one
 _POWER = 0.5  # pairs are taken of -‖g‖^(-_POWER)/_POWER
-_CORRECTIONS = 5  # values along the normal per trial
+_BOLDER = 4.0  # how many times the γ that served the last step is tried next
+_CORRECTIONS = 3  # values along the normal per trial
 _LEFT_OF_GROWTH = 0.1  # part of the predicted growth that the excess left after the way back may be worth
 _LEFT_OF_WAY = 0.05  # and part of what f changes over the step's length along the normal
 _SURE = 0.1  # what the excess is worth in log ‖∇f‖, below which the next correction hits in 97 of 100 cases
@@ -81,6 +86,7 @@ class LevelSetAscent:
         self._quasi_newton = TangentQuasiNewton(memory, start.x)
         self._distance = 0.0 if start is problem.start else math.inf  # an upper bound of ‖x - w‖
         self._step_length = math.nan
+        self._scale = math.inf  # γ of L-BFGS, as far as the last step made use of it
         self._failures = 0
         self._idle = 0
         self._best, self._best_inside = start, False
@@ -177,7 +183,7 @@ class LevelSetAscent:
 
     def _step(self) -> Point | None:
         """The next iterate, or None after a failed search or at the trust radius."""
-        direction, slope, length = self._direction()
+        direction, slope, length, scale = self._direction()
         if slope == 0.0:  # its square is below the smallest number
             self.status = TeleportStatus.STALLED
             return None
@@ -194,6 +200,7 @@ class LevelSetAscent:
             self._recover()
             return None
         self._failures = 0
+        self._scale = found[1] * scale
         self._step_length = found[1] * length
         self._distance += 2.0 * self._step_length  # the way back to the level is no longer than the way out
         return found[0]
@@ -202,11 +209,11 @@ class LevelSetAscent:
         """d = B⁻¹ r in the tangent space; steepest ascent where L-BFGS has no ascent direction."""
         frame = self.frame
         if self._quasi_newton.informed:
-            found = self._quasi_newton.direction(tangent=frame.on_level)
+            found = self._quasi_newton.direction(_BOLDER * self._scale, tangent=frame.on_level)
             if math.isfinite(found.length) and found.slope > 1e-6 * found.length * frame.ascent_norm:
                 return found
             self._quasi_newton.forget()
-        return Direction(frame.ascent, frame.ascent_norm * frame.ascent_norm, frame.ascent_norm)
+        return Direction(frame.ascent, frame.ascent_norm * frame.ascent_norm, frame.ascent_norm, math.inf)
 
     def _room(self, direction: Tensor, length: float) -> float:
         """The longest step along ``direction`` within the radius."""
@@ -270,6 +277,9 @@ class LevelSetAscent:
             beside = self.point.value - problem.level if frame.on_level else 0.0
             aim = problem.level + beside - math.copysign(min(abs(beside), 0.5 * way * rate), beside)
             excess, t = trial.value - aim, 0.0
+            steep = 2.0 * frame.certificate.curvature * (excess / rate) / rate
+            if steep > 1.0:  # the parabola along n does not come down to the level; excess grows like the step's square
+                return None, max(0.1, min(0.5, math.sqrt(0.5 / steep)))
             for correction in range(_CORRECTIONS + 1):
                 left = abs(frame.certificate.curvature * (excess / rate)) / rate
                 if left <= _LEFT_OF_GROWTH * min(growth, 1.0) and abs(excess) <= _LEFT_OF_WAY * way * rate:

@@ -92,7 +92,7 @@ class _Reads(TorchFunctionMode):
 
 
 def test_reads_from_the_device() -> None:
-    """One for a value, one for a gradient with its value, one per iteration for all the rest; six or so with all trials."""
+    """One for a value, one for a gradient with its value, one per iteration for the rest; six or so with all trials."""
     objective, x = _network(20)
     seen = []
     for max_hvps in (15, 45):

@@ -156,7 +156,7 @@ def test_on_the_host_the_scale_is_what_was_asked_for_as_far_as_the_newest_pair_a
     pairs = random_pairs(8, 4)
     r, n = torch.randn(2, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     n /= n.norm()
-    model = TangentQuasiNewton(5)
+    model = TangentQuasiNewton(5, r)
     for s, y in pairs:
         step(model, s, y, r, n)
     s, y = pairs[-1]

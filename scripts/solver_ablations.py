@@ -1,0 +1,213 @@
+"""What each mechanism of the default solver is worth: docs/results/solvers-ablations.{csv,md}.
+
+    python scripts/solver_ablations.py                  # everything, about six minutes of one core
+    python scripts/solver_ablations.py "no kinks"       # these rows again, the others stay
+
+The development half of the zoo alone, each problem from its start and from one that is 5 % away, 50 Hessian-vector
+products. What would be returned with fewer is read off the run: the largest gradient norm so far, as it will be on the
+level. A row is the solver with one thing changed; the last ones are other solvers.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+import levelport.lab.bench.zoo_run  # noqa: F401  (enters the species)
+from levelport.lab.bench.zoo import GROUPS, Animal, everyone
+from levelport.lab.bench.zoo_baselines import PlainAscent
+from levelport.numerics.tangent_lbfgs import Direction, TangentQuasiNewton
+from levelport.objective import Point
+from levelport.problems.atomic import write_text
+from levelport.solvers import Auto, Monitor, Solver, TeleportProblem
+from levelport.solvers.certificate import Certificate, Frame
+
+ASCENT, AUTO = "levelport.solvers.ascent.", "levelport.solvers.auto."
+DRAWS, HVPS = 2, 50
+READINGS = (("hvps", 10), ("hvps", 25), ("hvps", 50), ("ge", 50), ("ge", 150))
+AS_IT_IS = "as it is"
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+
+
+def _gain(frame: Frame, point: Point, problem: TeleportProblem) -> float:
+    size = point.gradient_norm
+    return math.log(size / problem.start.gradient_norm) if size > 0.0 else -math.inf
+
+
+def _shorter(model: TangentQuasiNewton, scale: float, *, tangent: bool) -> Direction:
+    return _direction(model, 0.0, tangent=tangent)
+
+
+_direction = TangentQuasiNewton.direction
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A solver, with names of the default's modules bound to something else while it runs."""
+
+    means: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    make: Callable[[], Solver] = Auto
+
+
+VARIANTS: dict[str, Variant] = {
+    AS_IT_IS: Variant("the default"),
+    "no other side": Variant(
+        "no second ascent from across the valley", {AUTO + "_across": lambda problem, frame: None}
+    ),
+    "other side always": Variant(
+        "a second ascent wherever the first slows down, however small the gradient there",
+        {AUTO + "_MUCH_LOWER": math.inf, AUTO + "_MIRRORED": 0.0},
+    ),
+    "no second length": Variant(
+        "a good first trial is not followed by one of twice the length", {ASCENT + "_AS_PROMISED": math.inf}
+    ),
+    "textbook scale": Variant(
+        "the shorter scale of L-BFGS wherever no pair has been", {ASCENT + "TangentQuasiNewton.direction": _shorter}
+    ),
+    "pairs of log": Variant("L-BFGS learns from log ‖∇f‖ instead of -‖∇f‖^(-½)", {ASCENT + "_POWER": 0.0}),
+    "no kinks": Variant("no step that loses a little after rejected trials", {ASCENT + "_KINK": -math.inf}),
+    "no account of the excess": Variant(
+        "steps are judged by ‖∇f‖ itself, wherever they are", {ASCENT + "merit": _gain}
+    ),
+    "tangent back": Variant(
+        "the way back to the level by the slope alone, without λ",
+        {ASCENT + "parabola_root": lambda excess, slope, curvature: excess / slope},
+    ),
+    "not sticky": Variant(
+        "in the interior the sign of λ alone decides at each step",
+        {ASCENT + "LevelSetAscent._inside": lambda self, point: False},
+    ),
+    "any promise": Variant("steps that promise more than e²-fold growth are tried", {ASCENT + "_LONGEST": math.inf}),
+    "memory 5": Variant("five pairs", make=lambda: Auto(memory=5)),
+    "memory 20": Variant("twenty pairs", make=lambda: Auto(memory=20)),
+    "plain L-BFGS": Variant("the textbook method of the zoo", make=lambda: PlainAscent("lbfgs")),
+    "plain CG": Variant("the textbook method of the zoo", make=lambda: PlainAscent("cg")),
+}
+
+
+class _Profile(Monitor):
+    """Notes the best log gain so far against what has been spent."""
+
+    def __init__(self, problem: TeleportProblem) -> None:
+        super().__init__(problem)
+        self.notes: list[tuple[int, float, float]] = []
+
+    def note(self, gain: float) -> None:
+        best = max(gain, self.notes[-1][2] if self.notes else 0.0)
+        self.notes.append((self.problem.max_hvps - self.hvps_left, self.cost.gradient_equivalents, best))
+
+    def record(self, point: Point, certificate: Certificate, step: float) -> None:
+        super().record(point, certificate, step)
+        excess, size = point.value - self.problem.level, point.gradient_norm
+        if certificate.curvature < 0.0 and excess <= 0.0:
+            left = 1.0
+        else:
+            left = 1.0 - 2.0 * certificate.curvature * (excess / size) / size
+        if left > 0.0:
+            self.note(math.log(size / self.problem.start.gradient_norm) + 0.5 * math.log(left))
+
+    def offer(self, point: Point) -> bool:
+        better = super().offer(point)
+        if better:
+            self.note(math.log(point.gradient_norm / self.problem.start.gradient_norm))
+        return better
+
+    def reading(self, unit: str, amount: int) -> float:
+        """The best log gain for at most ``amount``."""
+        spent = 0 if unit == "hvps" else 1
+        return max((note[2] for note in self.notes if note[spent] <= amount), default=0.0)
+
+
+def start(animal: Animal, draw: int) -> Tensor:
+    """The problem's start, or one that is 5 % of its length away."""
+    x = animal.start()
+    if draw == 0:
+        return x
+    noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(draw), dtype=torch.float64).to(x)
+    length = float(torch.linalg.vector_norm(x))
+    return x + noise * (0.05 * length / math.sqrt(x.numel()) if length > 0.0 else 1e-3)
+
+
+def run(name: str, animal: Animal, draw: int, hvps: int = HVPS) -> dict[str, Any]:
+    """One variant on one problem."""
+    variant, objective = VARIANTS[name], animal.objective()
+    problem = TeleportProblem(objective, objective.at(start(animal, draw), curvature=True), slack=0.0, max_hvps=hvps)
+    monitor = _Profile(problem)
+    with ExitStack() as changed:
+        for place, value in variant.changes.items():
+            changed.enter_context(patch(place, value))
+        variant.make().solve(problem, monitor)
+    monitor.note(math.log(monitor.best.gradient_norm / problem.start.gradient_norm))
+    readings = {f"{amount} {unit}": monitor.reading(unit, amount) for unit, amount in READINGS}
+    return {"variant": name, "problem": animal.name, "draw": draw, "group": animal.species.group, **readings}
+
+
+def page(table: pd.DataFrame) -> str:
+    """Geometric means of reached/best per group, and how sure the differences from the default are."""
+    columns = [f"{amount} {unit}" for unit, amount in READINGS]
+    best = table.groupby(["problem", "draw"])[columns].max().max(axis=1).rename("best").reset_index()
+    table = table.merge(best, on=["problem", "draw"])
+    count = table[table["variant"] == AS_IT_IS].groupby("group").size()
+    lines = [
+        "# What each mechanism of the default solver is worth",
+        "",
+        "Written by `python scripts/solver_ablations.py`; numbers, as logarithms of the growth, in",
+        "`solvers-ablations.csv`. The development half of the zoo: "
+        f"{', '.join(f'{count[group] // DRAWS} {group}' for group in GROUPS)} problems,",
+        "from two starts each. A cell has the geometric mean of reached/best at 25 and 50 HVPs and at 150",
+        "gradient equivalents, best being the most that any row found. The last column compares with the default at 50",
+        "HVPs: the mean of log(row/default) over all networks, with its standard error. A row within two of them",
+        "cannot be told from the default.",
+        "",
+        f"| | {' | '.join(GROUPS)} | against the default |",
+        "| --- |" + " --- |" * len(GROUPS) + " ---: |",
+    ]
+    shown = ["25 hvps", "50 hvps", "150 ge"]
+    default = table[table["variant"] == AS_IT_IS].set_index(["problem", "draw"])
+    for name in VARIANTS:
+        rows = table[table["variant"] == name]
+        if rows.empty:
+            continue
+        cells = []
+        for group in GROUPS:
+            mine = rows[rows["group"] == group]
+            cells.append(
+                " / ".join(f"{math.exp((mine[one] - mine['best']).mean()):.2f}".removeprefix("0") for one in shown)
+            )
+        networks = rows[rows["group"] != "statistical"].set_index(["problem", "draw"])
+        difference = (networks["50 hvps"] - default.loc[networks.index, "50 hvps"]).groupby("problem").mean()
+        sure = "" if name == AS_IT_IS else f"{difference.mean():+.3f} ± {difference.sem():.3f}"
+        lines.append(f"| {name}: {VARIANTS[name].means} | {' | '.join(cells)} | {sure} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Run what was asked for, keep the rest, write both files."""
+    torch.set_num_threads(1)
+    names = sys.argv[1:] or list(VARIANTS)
+    if unknown := [name for name in names if name not in VARIANTS]:
+        sys.exit(f"No such row: {', '.join(unknown)}. There are: {', '.join(VARIANTS)}.")
+    numbers = RESULTS / "solvers-ablations.csv"
+    table = pd.read_csv(numbers) if numbers.exists() else pd.DataFrame(columns=["variant"])
+    animals = [animal for animal in everyone().values() if animal.species.half == "development"]
+    for name in names:
+        found = [run(name, animal, draw) for animal in animals for draw in range(DRAWS)]
+        table = pd.concat([table[table["variant"] != name], pd.DataFrame(found)], ignore_index=True)
+        write_text(numbers, table.to_csv(index=False, float_format="%.6g"))
+        print(name, flush=True)
+    write_text(RESULTS / "solvers-ablations.md", page(table))
+
+
+if __name__ == "__main__":
+    main()

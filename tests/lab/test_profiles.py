@@ -86,3 +86,14 @@ def test_released_scores_the_loss_without_its_penalty() -> None:
 def test_released_does_not_count_runs_that_grew_tenfold(peak: float, solved: bool) -> None:
     run = graded([1.0, peak, 0.0])
     assert np.isfinite(RELEASED.spent(run, 1.0, 0.0, 0.1, Axis.ITERATIONS)) == solved
+
+
+def test_a_loss_that_is_lost_in_its_penalty_is_no_optimum() -> None:
+    """A run that diverges: f and the penalty are 1e26, and their difference is a rounding error of either sign."""
+    value = np.array([0.7, 0.9, 1e26, 2e26, 3e26])
+    loss = np.array([0.6, 0.5, -5e18, 4e18, 0.0])
+    run = Run(curves={"value": value, "loss": loss})
+    np.testing.assert_array_equal(RELEASED.curve(run), [0.6, 0.5, 1e26, 2e26, 3e26])
+    assert RELEASED.spent(run, 0.6, 0.0, 0.95, Axis.ITERATIONS) == np.inf
+    kept = Run(curves={"value": value[:2], "loss": loss[:2]})
+    assert RELEASED.spent(kept, 0.6, 0.0, 0.9, Axis.ITERATIONS) == 1.0

@@ -211,8 +211,7 @@ def scored(
         complete = [task.runs for task in tasks if task is not None]
         if len(complete) < len(chosen):
             continue
-        seen = [run.curves[scoring.quantity] for runs in complete for run in runs if scoring.quantity in run.curves]
-        seen = [curve for curve in seen if len(curve)]
+        seen = [curve for runs in complete for run in runs if len(curve := scoring.curve(run))]
         if not seen:
             continue
         start, lowest = float(seen[0][0]), min(float(curve.min()) for curve in seen)
@@ -253,5 +252,6 @@ def _estimate(half: Half, setup: Setup, results: Results, problem: str, reg: flo
     found = []
     for name in setup.halves or HALF_NAMES:
         task = results.task(half_of(model, name, setup).reference(problem, reg))
-        found += [run.curves["loss"].min() for run in task.runs if len(run.curves.get("loss", ()))] if task else []
+        curves = [RELEASED.curve(run) for run in task.runs] if task else []
+        found += [curve.min() for curve in curves if len(curve)]
     return float(min(found)) if found else None

@@ -42,6 +42,19 @@ class Axis(str, Enum):
         return run.curves[self.value]
 
 
+_ROUNDING = 4.0 * float(np.finfo(np.float32).eps)
+_SMALL = 1e-3  # beside log 2, where losses of classifiers begin
+
+
+def told_apart(values: Curve, losses: Curve) -> Curve:
+    """The losses without their penalty, that is f minus the penalty, where rounding errors of f leave something of it.
+
+    The weights of a run that diverges may be 1e13, and f and its penalty 1e26: what is left of their difference has any
+    sign. There f itself stands for the loss, which is a bound from above because neither of the two is negative.
+    """
+    return np.where(_ROUNDING * values <= _SMALL, np.maximum(losses, 0.0), values)
+
+
 @dataclass(frozen=True)
 class Scoring:
     """When a run has solved a problem, and which setting of a method counts.
@@ -57,12 +70,18 @@ class Scoring:
     by_final_value: bool = True
     ceiling: float = np.inf
 
+    def curve(self, run: Run) -> Curve:
+        """What is compared with f*; empty if the run has not kept it."""
+        if self.quantity == "value" or "loss" not in run.curves:
+            return run.curves.get(self.quantity, np.empty(0))
+        return told_apart(run.curves["value"], run.curves["loss"])
+
     def spent(self, run: Run, start: float, optimum: float, tau: float, axis: Axis) -> float:
         """What the run had spent when the problem was solved; infinite if it never was."""
         if start <= optimum:
             raise ValueError(f"the start has the value {start}, which is not above the optimal value {optimum}.")
-        curve = run.curves.get(self.quantity)
-        if curve is None or not len(curve) or curve.max() >= self.ceiling * curve[0]:
+        curve = self.curve(run)
+        if not len(curve) or curve.max() >= self.ceiling * curve[0]:
             return np.inf
         reached = (curve - optimum) / (start - optimum) <= tau
         return float(axis.of(run)[np.argmax(reached)]) if reached.any() else np.inf

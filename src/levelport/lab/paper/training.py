@@ -25,6 +25,7 @@ from levelport.lab.engine.spec import Curve, Run, RunSpec, RunStatus
 from levelport.lab.paper.batched import BatchedProblem, batched
 from levelport.lab.paper.batched_sqp import teleport_together
 from levelport.lab.paper.methods import Method
+from levelport.lab.paper.profiles import told_apart
 from levelport.lab.paper.teleports import TeleportPlan
 from levelport.objective import Cost
 from levelport.problems import Problem, problem
@@ -252,7 +253,7 @@ class Descent:
     def _record(self, f: Tensor, g: Tensor) -> None:
         """A row for every living member; those whose loss or gradient is no number any more, or too large, are out."""
         penalty = self.problem.reg * self.W.double().square().sum(dim=1)
-        losses = (f - penalty).numpy()
+        losses = told_apart(f.numpy(), (f - penalty).numpy())
         rows = np.stack(
             [
                 f.numpy(),

@@ -125,3 +125,15 @@ def test_trace_is_in_order() -> None:
         assert spent == sorted(spent)
         if spent:
             assert spent[-1] <= result.cost.gradient_equivalents
+
+
+def test_a_landing_that_was_no_kkt_point_is_not_repeated_without_a_product() -> None:
+    """The second landing of a converged ascent found another point, whose certificate was one product too many."""
+
+    def f(u: torch.Tensor) -> torch.Tensor:
+        return u.relu().square().sum() - u.sum()
+
+    start = [-0.33061273985054873, -0.9315209062035272, -1.0, 0.12008096862097989, -1.0814292530592668]
+    result = teleport(f, torch.tensor(start, dtype=torch.float64), solver=Auto(memory=1), max_hvps=3)
+    assert result.cost.hvps <= 3
+    assert result.gradient_norm > result.gradient_norm_start

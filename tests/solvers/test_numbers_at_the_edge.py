@@ -125,3 +125,16 @@ def test_autocast_around_a_solve_changes_nothing(verb: object) -> None:
 def test_minimize_refuses_noise() -> None:
     with pytest.raises(ValueError, match="not deterministic"):
         minimize(lambda x: x.square().sum() * (1.0 + torch.rand(())), tensor(1.0, 1.0))
+
+
+def test_steps_beyond_the_range_of_single_precision_are_no_error() -> None:
+    """The gradient hardly changes along the level set, so that the first length asked for is beyond 3e38."""
+    start = torch.tensor([-5.65e29, 3.54e30, -6.12e29, 1e30, -3.57e29], dtype=torch.float32)
+
+    def far(x: Tensor) -> Tensor:
+        u = x / 1e30
+        return 1e15 * ((1 - u[0]) ** 2 + 100 * (u[1:] - u[:-1] ** 2).square().sum())
+
+    result = teleport(far, start, max_hvps=5, tol=1e-14)
+    assert math.isfinite(result.gradient_norm)
+    assert result.value <= result.value_start

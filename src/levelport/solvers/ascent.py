@@ -41,7 +41,7 @@ from levelport.objective import Point, read
 from levelport.solvers.certificate import Certificate, Frame, is_kkt, split
 from levelport.solvers.contract import Monitor, TeleportProblem
 from levelport.solvers.result import TeleportStatus
-from levelport.solvers.retraction import parabola_root, retract
+from levelport.solvers.retraction import parabola_root, retract, shifted
 from levelport.solvers.trust import INSIDE, room
 
 _SUFFICIENT = 1e-4  # fraction of the predicted growth of the merit that a step must achieve
@@ -267,7 +267,7 @@ class LevelSetAscent:
     def _trial(self, direction: Tensor, slope: float, length: float, step: float) -> tuple[Point | None, float]:
         """x + step·d brought back towards the level; or None and the factor to shorten the step by."""
         problem, frame, size = self.problem, self.frame, self.point.gradient_norm
-        trial = problem.objective.at(torch.add(self.point.x, direction, alpha=step), curvature=True)
+        trial = problem.objective.at(shifted(self.point.x, direction, step), curvature=True)
         if not math.isfinite(trial.value):
             return None, 0.25
         if frame.on_level or trial.value > problem.level:
@@ -292,7 +292,7 @@ class LevelSetAscent:
                     return None, 0.5
                 if abs(t) > way:  # the way back would be longer than the way out
                     return None, max(0.1, min(0.5, 0.7 * way / abs(t)))
-                x = torch.add(self.point.x, direction, alpha=step).add_(frame.normal, alpha=-t)
+                x = shifted(shifted(self.point.x, direction, step), frame.normal, -t)
                 trial = problem.objective.at(x, curvature=True)
                 # Where this will do, the gradient is taken at once: it comes in one read with the value.
                 if left <= _SURE and not 0.0 < trial.gradient_norm < math.inf:
@@ -312,6 +312,8 @@ class LevelSetAscent:
 
     def land(self) -> None:
         """Put the best iterate onto the level. An ascent that converged beside it goes on if that was no KKT point."""
+        if self.landed is self.point and self.monitor.hvps_left == 0:
+            return  # its product was the last one: nobody could certify another point
         converged = self.status is TeleportStatus.CONVERGED
         entry = self.point if converged else self._best
         inside = not self._on_level if converged else self._best_inside

@@ -24,6 +24,11 @@ def parabola_root(excess: float, slope: float, curvature: float) -> float:
     return 2.0 * excess / (slope + math.sqrt(below)) if below > 0.0 else excess / slope
 
 
+def shifted(x: Tensor, v: Tensor, by: float) -> Tensor:
+    """x + by·v, infinite where ``by`` is beyond the range of x: torch refuses such a factor in its fused form."""
+    return torch.add(x, v, alpha=by) if abs(by) <= torch.finfo(x.dtype).max else x + by * v
+
+
 def retract(
     problem: TeleportProblem, point: Point, curvature: float | None = None, normal: Tensor | None = None
 ) -> Point:
@@ -54,7 +59,7 @@ def retract(
     above, below = (0.0 if excess > 0.0 else None), (0.0 if excess <= 0.0 else None)
     before, t = (0.0, excess), parabola_root(excess - aim, size, curvature)
     for _ in range(_MAX_VALUES):
-        trial = problem.objective.at(torch.add(point.x, normal, alpha=-t), curvature=True)
+        trial = problem.objective.at(shifted(point.x, normal, -t), curvature=True)
         excess = trial.value - problem.level
         if not math.isfinite(excess):
             t = 0.5 * (before[0] + t)

@@ -113,6 +113,9 @@ def test_figures_can_be_restricted_to_data_sets_and_images() -> None:
     part = replace(FULL, images=2000)
     for name in ("fig3", "fig5", "fig13", "fig14"):
         assert all("mnist-first-2000" in spec.label for spec in STUDIES[name].specs(part))
+    once = STUDIES["fig5"].specs(replace(part, restarts=1))
+    assert {spec.seed for spec in once} == {0}  # type: ignore[attr-defined]
+    assert len(STUDIES["fig5"].specs(part)) == 3 * len(once)
 
 
 def test_curves_of_different_solvers_are_not_thrown_together() -> None:

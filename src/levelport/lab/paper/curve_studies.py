@@ -195,7 +195,7 @@ class MnistStudy(CurveStudy):
         data = setup.mnist if setup.tier == "full" else "digits"
         units = {"full": 500, "quick": 50, "smoke": 5}[setup.tier]
         seeds = (0, 1) if setup.tier == "smoke" else (0, 1, 2)
-        return [Scene(f"mlp-{self.activation}-{units}/{data}", seeds)]
+        return [Scene(f"mlp-{self.activation}-{units}/{data}", seeds[: setup.restarts or None])]
 
     def spec(self, setup: Setup, scene: Scene, variant: Variant, seed: int) -> Training:
         released = setup.protocol == "released"

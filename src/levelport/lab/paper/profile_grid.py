@@ -155,14 +155,14 @@ def _quick(model: Model, name: HalfName, longer: bool) -> Half:
     """Minutes on two cores, with the embedded data: fewer problems, and shorter runs where those are slow."""
     half, few = _full(model, name, longer), (10.0, 1.0, 0.1, 0.01)
     if model == "network":
-        half = replace(half, sets=EMBEDDED_BY_SIZE[:3], regs=(1e-2, 1e-4), settings=few)
+        half = replace(half, sets=EMBEDDED_BY_SIZE[:2], regs=(1e-2, 1e-4), settings=few)
     else:
-        half = replace(half, sets=EMBEDDED_BY_SIZE[:8], regs=(1e-2, 1e-4, 1e-6))
+        half = replace(half, sets=EMBEDDED_BY_SIZE[:6], regs=(1e-2, 1e-6))
     if name == "stochastic":
         half = replace(half, ticks=20, at=every(10, 5, 20), settings=few)
     elif model == "network" or longer:
         half = replace(half, ticks=110, at=every(50, 5, 110), settings=few)
-    return replace(half, sets=half.sets[:2], regs=(1e-4,)) if longer else half
+    return replace(half, sets=half.sets[: 1 if model == "network" else 2], regs=(1e-4,)) if longer else half
 
 
 def _smoke(model: Model, name: HalfName, longer: bool) -> Half:

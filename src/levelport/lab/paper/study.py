@@ -56,6 +56,7 @@ class Setup:
         solvers: whose teleports.
         sets, regs: restrict the problems to these data sets and (profiles) penalties; empty means the tier's own.
         images: restrict MNIST to its first training images; 0 means all.
+        restarts: restrict MNIST to so many initial points; 0 means the tier's own number.
         halves: restrict the profiles to one half; empty means both.
         reference: f* is exact (for networks: the best value seen), the paper's estimate, or the authors' own number.
         protocol: run and score as the paper's text says, or as the released scripts do.
@@ -69,6 +70,7 @@ class Setup:
     reference: Reference = "exact"
     protocol: Protocol = "text"
     images: int = 0
+    restarts: int = 0
 
     @property
     def mnist(self) -> str:

@@ -48,9 +48,7 @@ def reproduce_command(
     images: Annotated[
         int, typer.Option(min=0, max=60000, help="MNIST: only the first so many training images; 0 takes all.")
     ] = 0,
-    restarts: Annotated[
-        int, typer.Option(min=0, max=3, help="MNIST: only so many initial points; 0 takes all.")
-    ] = 0,
+    restarts: Annotated[int, typer.Option(min=0, max=3, help="MNIST: only so many initial points; 0 takes all.")] = 0,
     to: Annotated[Path, typer.Option(help="With export: the file to write.")] = Path("results.zip"),
 ) -> None:
     """Reproduce figures of the paper: run what is missing, draw, and check what the paper concludes from them."""

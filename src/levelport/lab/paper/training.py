@@ -98,7 +98,7 @@ class Training(RunSpec):
     def rough_seconds(self) -> float:
         """Operations over a speed of one core, plus a fixed time per call; from runs on a small machine."""
         named = self.named_problem()
-        samples = 0.8 * named.info.samples
+        samples = named.info.training_samples
         entries = samples * named.dimension
         per_gradient = 2e-10 * entries + (3e-8 * samples if named.convex else 2e-8 * samples)
         members = len(self.settings)

@@ -60,20 +60,16 @@ def test_network_without_penalty_ends_at_the_derived_radius() -> None:
     assert small.status is TeleportStatus.TRUST_RADIUS
 
 
-# A target counts at feasible iterates only, and the default's path may lie above the level by roundings until it lands.
-STOPPED = (TeleportStatus.TARGET_REACHED, TeleportStatus.CONVERGED)
-
-
 @pytest.mark.parametrize("name", ["auto", "sqp"])
 def test_target_gain_stops_early(name: str) -> None:
     case = next(case for case in CASES if case.name == "logistic")
     full = teleport(case.fun, case.start, name)
     wanted = 1.0 + 0.3 * (full.gain - 1.0)
     result = teleport(case.fun, case.start, name, target_gain=wanted)
-    assert result.status in STOPPED
+    assert result.status is TeleportStatus.TARGET_REACHED
     assert result.success
     assert result.gain >= wanted
-    assert result.cost.hvps <= full.cost.hvps
+    assert result.cost.hvps < full.cost.hvps
 
 
 @pytest.mark.parametrize("name", ["auto", "sqp"])
@@ -83,9 +79,27 @@ def test_target_alignment_stops_early(name: str) -> None:
     full = teleport(case.fun, case.start, name)
     wanted = start.alignment + 0.5 * (full.alignment - start.alignment)
     result = teleport(case.fun, case.start, name, target_alignment=wanted)
-    assert result.status in STOPPED
+    assert result.status is TeleportStatus.TARGET_REACHED
     assert result.alignment >= wanted
-    assert result.cost.hvps <= full.cost.hvps
+    assert result.cost.hvps < full.cost.hvps
+
+
+@pytest.mark.parametrize("level_set", [False, True])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_target_is_reached_where_it_is_said_to_be(case: Case, level_set: bool) -> None:
+    """The ascent sees its target beside the level; the point returned must have it on the level."""
+    full = teleport(case.fun, case.start, level_set=level_set)
+    for part in (0.1, 0.5, 0.9, 0.999, 1.0 - 1e-9):
+        wanted = 1.0 + part * (full.gain - 1.0)
+        if wanted == 1.0:
+            continue
+        result = teleport(case.fun, case.start, level_set=level_set, target_gain=wanted)
+        assert result.cost.hvps <= full.cost.hvps
+        if result.status is TeleportStatus.TARGET_REACHED:
+            assert result.gain >= wanted * (1 - 1e-15)
+        if part <= 0.9:
+            assert result.gain >= wanted * (1 - 1e-15)
+            assert result.cost.gradient_equivalents <= full.cost.gradient_equivalents
 
 
 @pytest.mark.parametrize("name", ["auto", "sqp"])

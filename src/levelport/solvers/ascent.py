@@ -154,10 +154,20 @@ class LevelSetAscent:
         self.monitor.offer(frame.point)
         if is_kkt(frame.point, on_level=frame.on_level, tol=self.problem.tol, length=self.length):
             self.status = TeleportStatus.CONVERGED
-        elif self.problem.meets_target(frame.point, frame.certificate):
+        elif self._good_enough():
             self.status = TeleportStatus.TARGET_REACHED
         elif self._idle > _MAX_IDLE:
             self.status = TeleportStatus.STALLED
+
+    def _good_enough(self) -> bool:
+        """Whether the iterate meets the caller's target, or will once it is on the level: :meth:`land` looks again.
+
+        The path lies a little above the level or below it, by chance; a target must not wait for the right side.
+        """
+        problem, certificate = self.problem, self.frame.certificate
+        if self.point is self.landed:
+            return problem.meets_target(self.point, certificate)
+        return self._here >= math.log(problem.target_gain) or certificate.alignment >= problem.target_alignment
 
     def _keep(self, point: Point, height: float) -> None:
         if height > self.merit:
@@ -311,21 +321,24 @@ class LevelSetAscent:
         return is_kkt(point, on_level=on_level, tol=self.problem.tol, length=self.length)
 
     def land(self) -> None:
-        """Put the best iterate onto the level. An ascent that converged beside it goes on if that was no KKT point."""
+        """Put the best iterate onto the level. An ascent that was done beside it goes on if on the level it is not."""
         if self.landed is self.point and self.monitor.hvps_left == 0:
             return  # its product was the last one: nobody could certify another point
-        converged = self.status is TeleportStatus.CONVERGED
-        entry = self.point if converged else self._best
-        inside = not self._on_level if converged else self._best_inside
+        done = self.status in (TeleportStatus.CONVERGED, TeleportStatus.TARGET_REACHED)
+        entry = self.point if done else self._best
+        inside = not self._on_level if done else self._best_inside
         free = inside and self.problem.feasible(entry.value)  # a larger gradient there than at the level
         normal = self._quasi_newton.newest[0]  # the direction is done with: no vector more is needed
         normal.copy_(entry.normal)
         self.landed = entry if free else retract(self.problem, entry, self.frame.certificate.curvature, normal)
         self.monitor.offer(self.landed)
-        if converged and self.landed is not self.point and self.landed.finite and self.landed.gradient_norm > 0.0:
+        if done and self.landed is not self.point and self.landed.finite and self.landed.gradient_norm > 0.0:
             # The product that is spent here is the one that the certificate of the point returned would take.
             self.status, self._distance = None, math.inf
             self._enter(self._frame(self.landed))
+        elif self.status is TeleportStatus.TARGET_REACHED:
+            if not self.problem.meets_target(self.landed, self.frame.certificate):
+                self.status = None
 
     def _recover(self) -> None:
         """After a failed search: forget the curvature and try steepest ascent with a shorter step, then give up.

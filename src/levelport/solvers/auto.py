@@ -63,7 +63,8 @@ class Auto(Solver):
             # One HVP for the second ascent's first frame and one for the certificate of the point returned.
             if opposite is not None and monitor.should_stop(hvps_needed=2) is None:
                 second = ascent(opposite)
-                higher, lower = (second, first) if _ends_above(second, prospects + _CLEARLY) else (first, second)
+                above = _ends_above(second, prospects + _CLEARLY) or second.status is TeleportStatus.TARGET_REACHED
+                higher, lower = (second, first) if above else (first, second)
                 rivals.append(lower)
         _finish(higher)
         for rival in rivals:

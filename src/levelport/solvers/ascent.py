@@ -18,15 +18,13 @@ So the path stays near the level at some 3.5 gradient equivalents per iteration;
 Where λ < 0 in sub-level mode the gradient grows into the interior: there the full gradient H n/‖g‖ is followed, and the
 level only bounds the value from above.
 
-On piecewise smooth f (ReLU) ‖g‖ drops by some percent across a kink, and no step short of it helps for long. After a
-few rejected trials the best of them is taken if it loses little: a few such steps without a new best end the ascent.
-
 While ‖g‖ still grows fast, φ is often convex along the path, and L-BFGS learns nothing from it. The pairs are therefore
 those of -2 ‖g‖^(-½), which increases with φ and is less convex: its gradient is ‖g‖^(-½) r, the same direction.
 
 Where no pair has been, φ is flatter than the newest pair says, and the textbook's scale γ makes steps too short. So the
 ascent tries four times the γ that served its last step, as far as the pair allows
-(:mod:`levelport.numerics.tangent_lbfgs`): a trial in vain costs less than an iteration, which takes an HVP.
+(:mod:`levelport.numerics.tangent_lbfgs`): a trial in vain costs less than an iteration, which takes an HVP. Near the
+end, where a step raises log ‖g‖ by less than 0.01, the pairs know better, and the same γ is tried again.
 """
 
 from __future__ import annotations
@@ -51,14 +49,13 @@ _AS_PROMISED = 0.7  # fraction of the predicted growth from which a step of twic
 _WORTH_A_GRADIENT = 1e-2  # growth of log ‖∇f‖ that is; below it no second trial is made after a good one
 _POWER = 0.5  # pairs are taken of -‖g‖^(-_POWER)/_POWER
 _BOLDER = 4.0  # how many times the γ that served the last step is tried next
+_STILL_RISING = 1e-2  # and by how much that step has to have raised log ‖∇f‖
 _CORRECTIONS = 3  # values along the normal per trial
 _LEFT_OF_GROWTH = 0.1  # part of the predicted growth that the excess left after the way back may be worth
 _LEFT_OF_WAY = 0.05  # and part of what f changes over the step's length along the normal
 _SURE = 0.1  # what the excess is worth in log ‖∇f‖, below which the next correction hits in 97 of 100 cases
 _NEAR = 0.1  # the level is near if what f changes over so much of the last step, along the normal, leads there
-_KINK = 0.05  # loss of log ‖∇f‖ in a step that is taken all the same, after ``_TRIALS_AT_A_KINK`` rejected ones
-_TRIALS_AT_A_KINK = 3
-_MAX_IDLE = 6  # steps without a new best merit, which roundings and kinks may call for
+_MAX_IDLE = 6  # steps without a new best merit, which roundings may call for
 
 
 class LevelSetAscent:
@@ -87,6 +84,7 @@ class LevelSetAscent:
         self._distance = 0.0 if start is problem.start else math.inf  # an upper bound of ‖x - w‖
         self._step_length = math.nan
         self._scale = math.inf  # γ of L-BFGS, as far as the last step made use of it
+        self._here, self._grew = -math.inf, math.inf  # the iterate's merit, and by how much the last step raised it
         self._failures = 0
         self._idle = 0
         self._best, self._best_inside = start, False
@@ -147,7 +145,8 @@ class LevelSetAscent:
             self.status = TeleportStatus.STALLED
             return
         self._on_level = frame.on_level
-        self._here = merit(frame, frame.point, self.problem)
+        here = merit(frame, frame.point, self.problem)
+        self._grew, self._here = here - self._here, here
         self._idle += 1
         self._keep(frame.point, self._here)
         self.monitor.record(frame.point, frame.certificate, self._step_length)
@@ -219,7 +218,8 @@ class LevelSetAscent:
         """d = B⁻¹ r in the tangent space; steepest ascent where L-BFGS has no ascent direction."""
         frame = self.frame
         if self._quasi_newton.informed:
-            found = self._quasi_newton.direction(_BOLDER * self._scale, tangent=frame.on_level)
+            bolder = _BOLDER if self._grew > _STILL_RISING else 1.0
+            found = self._quasi_newton.direction(bolder * self._scale, tangent=frame.on_level)
             if math.isfinite(found.length) and found.slope > 1e-6 * found.length * frame.ascent_norm:
                 return found
             self._quasi_newton.forget()
@@ -243,8 +243,6 @@ class LevelSetAscent:
     def _search(self, direction: Tensor, slope: float, length: float, step: float) -> tuple[Point, float] | None:
         """Backtrack from ``step`` until the corrected merit grows enough; the point and its step, or None."""
         roundings = self._roundings()
-        nearest: tuple[float, Point, float] = (-math.inf, self.point, 0.0)
-        rejected = 0
         for attempt in range(_MAX_TRIALS):
             trial, shrink = self._trial(direction, slope, length, step)
             if trial is None:
@@ -258,11 +256,6 @@ class LevelSetAscent:
                     if further is not None and merit(self.frame, further, self.problem) - self._here > growth:
                         return further, 2.0 * step
                 return trial, step
-            if growth > nearest[0]:
-                nearest = (growth, trial, step)
-            rejected += 1
-            if rejected >= _TRIALS_AT_A_KINK and nearest[0] >= -_KINK:
-                return nearest[1:]
             # Maximiser of the parabola through the merit and its slope at 0 and the merit at ``step``.
             bend = growth - promised
             ideal = -0.5 * step * promised / bend if bend < 0.0 and math.isfinite(bend) else 0.5 * step
@@ -324,7 +317,8 @@ class LevelSetAscent:
         """Put the best iterate onto the level. An ascent that was done beside it goes on if on the level it is not."""
         if self.landed is self.point and self.monitor.hvps_left == 0:
             return  # its product was the last one: nobody could certify another point
-        done = self.status in (TeleportStatus.CONVERGED, TeleportStatus.TARGET_REACHED)
+        converged = self.status is TeleportStatus.CONVERGED
+        done = converged or self.status is TeleportStatus.TARGET_REACHED
         entry = self.point if done else self._best
         inside = not self._on_level if done else self._best_inside
         free = inside and self.problem.feasible(entry.value)  # a larger gradient there than at the level
@@ -336,9 +330,8 @@ class LevelSetAscent:
             # The product that is spent here is the one that the certificate of the point returned would take.
             self.status, self._distance = None, math.inf
             self._enter(self._frame(self.landed))
-        elif self.status is TeleportStatus.TARGET_REACHED:
-            if not self.problem.meets_target(self.landed, self.frame.certificate):
-                self.status = None
+        elif done and not converged and not self.problem.meets_target(self.landed, self.frame.certificate):
+            self.status = None
 
     def _recover(self) -> None:
         """After a failed search: forget the curvature and try steepest ascent with a shorter step, then give up.

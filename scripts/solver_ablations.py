@@ -75,7 +75,6 @@ VARIANTS: dict[str, Variant] = {
     "textbook scale": Variant(
         "the shorter scale of L-BFGS wherever no pair has been", {ASCENT + "TangentQuasiNewton.direction": _shorter}
     ),
-    "bold to the end": Variant("the bolder scale near the end, too", {ASCENT + "_STILL_RISING": -math.inf}),
     "pairs of log": Variant("L-BFGS learns from log ‖∇f‖ instead of -‖∇f‖^(-½)", {ASCENT + "_POWER": 0.0}),
     "no account of the excess": Variant(
         "steps are judged by ‖∇f‖ itself, wherever they are", {ASCENT + "merit": _gain}

@@ -23,8 +23,7 @@ those of -2 ‖g‖^(-½), which increases with φ and is less convex: its gradi
 
 Where no pair has been, φ is flatter than the newest pair says, and the textbook's scale γ makes steps too short. So the
 ascent tries four times the γ that served its last step, as far as the pair allows
-(:mod:`levelport.numerics.tangent_lbfgs`): a trial in vain costs less than an iteration, which takes an HVP. Near the
-end, where a step raises log ‖g‖ by less than 0.01, the pairs know better, and the same γ is tried again.
+(:mod:`levelport.numerics.tangent_lbfgs`): a trial in vain costs less than an iteration, which takes an HVP.
 """
 
 from __future__ import annotations
@@ -49,7 +48,6 @@ _AS_PROMISED = 0.7  # fraction of the predicted growth from which a step of twic
 _WORTH_A_GRADIENT = 1e-2  # growth of log ‖∇f‖ that is; below it no second trial is made after a good one
 _POWER = 0.5  # pairs are taken of -‖g‖^(-_POWER)/_POWER
 _BOLDER = 4.0  # how many times the γ that served the last step is tried next
-_STILL_RISING = 1e-2  # and by how much that step has to have raised log ‖∇f‖
 _CORRECTIONS = 3  # values along the normal per trial
 _LEFT_OF_GROWTH = 0.1  # part of the predicted growth that the excess left after the way back may be worth
 _LEFT_OF_WAY = 0.05  # and part of what f changes over the step's length along the normal
@@ -84,7 +82,6 @@ class LevelSetAscent:
         self._distance = 0.0 if start is problem.start else math.inf  # an upper bound of ‖x - w‖
         self._step_length = math.nan
         self._scale = math.inf  # γ of L-BFGS, as far as the last step made use of it
-        self._here, self._grew = -math.inf, math.inf  # the iterate's merit, and by how much the last step raised it
         self._failures = 0
         self._idle = 0
         self._best, self._best_inside = start, False
@@ -145,8 +142,7 @@ class LevelSetAscent:
             self.status = TeleportStatus.STALLED
             return
         self._on_level = frame.on_level
-        here = merit(frame, frame.point, self.problem)
-        self._grew, self._here = here - self._here, here
+        self._here = merit(frame, frame.point, self.problem)
         self._idle += 1
         self._keep(frame.point, self._here)
         self.monitor.record(frame.point, frame.certificate, self._step_length)
@@ -218,8 +214,7 @@ class LevelSetAscent:
         """d = B⁻¹ r in the tangent space; steepest ascent where L-BFGS has no ascent direction."""
         frame = self.frame
         if self._quasi_newton.informed:
-            bolder = _BOLDER if self._grew > _STILL_RISING else 1.0
-            found = self._quasi_newton.direction(bolder * self._scale, tangent=frame.on_level)
+            found = self._quasi_newton.direction(_BOLDER * self._scale, tangent=frame.on_level)
             if math.isfinite(found.length) and found.slope > 1e-6 * found.length * frame.ascent_norm:
                 return found
             self._quasi_newton.forget()

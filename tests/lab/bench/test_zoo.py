@@ -67,6 +67,9 @@ def test_tables() -> None:
     assert best_known(table, {SMALL: 4.0, "other@0": 1.0}) == {"other@0": 1.0, SMALL: 4.0}
     assert best_known(table, {SMALL: 1.0}) == {SMALL: 2.0}
     assert "| auto | 0/0/100 0.50 |" in zoo_page(table, {SMALL: 4.0})
+    beside = pd.concat([table, table.assign(solver="SQP, released", **dict.fromkeys(norms, 8.0))])
+    assert best_known(beside, {SMALL: 4.0}) == {SMALL: 4.0}  # its slack may be worth any gradient
+    assert "| SQP, released | 100/100/100 1.00 |" in zoo_page(beside, {SMALL: 4.0})
 
 
 def test_starts_are_where_descent_leads() -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+
 import levelport.lab.bench.zoo_networks
 import levelport.lab.bench.zoo_statistical  # noqa: F401  (both enter their species)
 from levelport.lab.bench.scipy_solvers import ScipySolver
@@ -37,6 +39,11 @@ class Contestant:
     make: Callable[[], Solver]
     max_dimension: int = UNLIMITED
     differences: bool = False
+
+    @property
+    def keeps_level(self) -> bool:
+        """Whether its points lie on the level or below, without a slack that may itself be worth a larger gradient."""
+        return self.make().slack(1.0, torch.float64) == 0.0
 
 
 CONTESTANTS: dict[str, Contestant] = {

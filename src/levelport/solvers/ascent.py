@@ -312,8 +312,8 @@ class LevelSetAscent:
         """Put the best iterate onto the level. An ascent that was done beside it goes on if on the level it is not."""
         if self.landed is self.point and self.monitor.hvps_left == 0:
             return  # its product was the last one: nobody could certify another point
-        converged = self.status is TeleportStatus.CONVERGED
-        done = converged or self.status is TeleportStatus.TARGET_REACHED
+        reached = self.status is TeleportStatus.TARGET_REACHED
+        done = reached or self.status is TeleportStatus.CONVERGED
         entry = self.point if done else self._best
         inside = not self._on_level if done else self._best_inside
         free = inside and self.problem.feasible(entry.value)  # a larger gradient there than at the level
@@ -325,7 +325,7 @@ class LevelSetAscent:
             # The product that is spent here is the one that the certificate of the point returned would take.
             self.status, self._distance = None, math.inf
             self._enter(self._frame(self.landed))
-        elif done and not converged and not self.problem.meets_target(self.landed, self.frame.certificate):
+        elif reached and not self.problem.meets_target(self.landed, self.frame.certificate):
             self.status = None
 
     def _recover(self) -> None:

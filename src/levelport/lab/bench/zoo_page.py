@@ -21,6 +21,7 @@ _CALLED = {
     "relu": "ReLU networks",
     "float32": "networks in float32",
 }
+_NORMS = [f"{budget.name}: norm" for budget in BUDGETS]
 MIDDLE = Budget(50)
 """The default budget of ``levelport.teleport``: the one that the opening speaks of."""
 
@@ -73,19 +74,21 @@ def best_known(table: pd.DataFrame, before: dict[str, float]) -> dict[str, float
     By a contestant that keeps the level: near a minimum a slack of 1e-6 f is worth many times the gradient there.
     """
     best = dict(before)
-    columns = [f"{budget.name}: norm" for budget in BUDGETS]
     strict = [one.name for one in CONTESTANTS.values() if one.keeps_level]
     for name, rows in table[table["solver"].isin(strict)].groupby("problem"):
-        found = max(max(rows[column].tolist()) for column in columns)
+        found = max(max(rows[column].tolist()) for column in _NORMS)
         best[str(name)] = max(found, best.get(str(name), 0.0))
     return dict(sorted(best.items()))
 
 
 def capped(table: pd.DataFrame, best: dict[str, float]) -> pd.DataFrame:
-    """No norm above the best known: what is reached beside the level counts as reached on it."""
+    """No norm above the best known: what is reached beside the level counts as reached on it.
+
+    Problems on which nobody has run who keeps the level have no best known value yet, and are left out.
+    """
+    table = table[table["problem"].isin(best)]
     known = table["problem"].map(best)
-    columns = [f"{budget.name}: norm" for budget in BUDGETS]
-    return table.assign(**{column: table[column].clip(upper=known) for column in columns})
+    return table.assign(**{column: table[column].clip(upper=known) for column in _NORMS})
 
 
 def cell(ratios: list[float]) -> str:

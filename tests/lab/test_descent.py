@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -168,6 +169,16 @@ def test_every_setting_can_be_timed_alone() -> None:
     for alone, run in zip(spec.run(), together, strict=True):
         np.testing.assert_allclose(alone.curves["value"], run.curves["value"], rtol=1e-12)
         assert np.all(np.diff(alone.curves["seconds"]) > 0)
+
+
+def test_settings_that_are_timed_alone_are_forecast_one_by_one() -> None:
+    grid = (10.0, 1.0, 0.1, 0.01)
+    plan = TeleportPlan("text", (5, 15))
+    together = Training("logreg/titanic", 1e-3, Method.SGD, grid, 20, plan=plan)
+    single = replace(together, settings=grid[:1]).rough_seconds
+    assert replace(together, timed="every").rough_seconds == pytest.approx(len(grid) * single)
+    assert replace(together, timed="chosen").rough_seconds == pytest.approx(together.rough_seconds + single)
+    assert single < together.rough_seconds < len(grid) * single
 
 
 def test_a_member_that_leaves_the_admissible_range_stops_and_the_others_do_not_notice() -> None:

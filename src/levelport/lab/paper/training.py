@@ -96,24 +96,32 @@ class Training(RunSpec):
 
     @property
     def rough_seconds(self) -> float:
-        """Operations over a speed of one core, plus a fixed time per call; from runs on a small machine."""
+        """A fixed time per step and a time per operation, fitted to runs on one core of a small machine.
+
+        Members that descend together share the fixed time; those that are run alone for their time do not.
+        """
         named = self.named_problem()
-        samples = named.info.training_samples
+        samples, convex = named.info.training_samples, named.convex
         entries = samples * named.dimension
-        per_gradient = 2e-10 * entries + (3e-8 * samples if named.convex else 2e-8 * samples)
-        members = len(self.settings)
+        per_gradient = 8e-10 * entries + 5e-8 * samples if convex else 2e-10 * entries
+        per_iteration = 19e-10 * entries + 5e-8 * samples if convex else 7e-10 * entries  # of the published solver
+        searches = self.method is Method.ARMIJO
+        fixed = (4e-4 if convex else 8e-4) + (1e-3 if searches else 0.0)
         steps = self.ticks * (1 if self.batch is None else -(-samples // self.batch))
         share = 1.0 if self.batch is None else self.batch / samples
-        trials = 4.0 if self.method is Method.ARMIJO else 1.0
-        descending = steps * (2e-4 + trials * members * share * per_gradient)
-        if self.plan is None:
-            return descending
-        teleports = len([tick for tick in self.plan.at if tick < self.ticks])
-        if self.plan.solver == "ours":
-            per_iteration = (3e-4 if named.convex else 3e-3) + (4 if named.convex else 6) * per_gradient
-        else:  # all members together: little is left of the fixed time
-            per_iteration = (1.5e-4 if named.convex else 3e-4) + (4 if named.convex else 4.5) * per_gradient
-        return descending + members * teleports * self.plan.limit * per_iteration
+        teleports = 0 if self.plan is None else self.plan.limit * sum(tick < self.ticks for tick in self.plan.at)
+        ours = self.plan is not None and self.plan.solver == "ours"  # its teleports are made one after the other
+
+        def descent(members: int) -> float:
+            stepping = steps * (fixed + (4.0 if searches else 1.0) * members * share * per_gradient)
+            if ours:
+                return stepping + members * teleports * ((3e-4 if convex else 3e-3) + 2.0 * per_iteration)
+            return stepping + teleports * (1.4e-3 + members * per_iteration)
+
+        grid = len(self.settings)
+        if self.timed == "every":
+            return grid * descent(1)
+        return descent(grid) + (descent(1) if self.timed == "chosen" else 0.0)
 
 
 def keep_best(runs: list[Run]) -> list[Run]:

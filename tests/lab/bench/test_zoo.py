@@ -70,6 +70,9 @@ def test_tables() -> None:
     beside = pd.concat([table, table.assign(solver="SQP, released", **dict.fromkeys(norms, 8.0))])
     assert best_known(beside, {SMALL: 4.0}) == {SMALL: 4.0}  # its slack may be worth any gradient
     assert "| SQP, released | 100/100/100 1.00 |" in zoo_page(beside, {SMALL: 4.0})
+    assert "| SQP, released | development | statistical | 150 gradient equivalents | 1.000 | 0.500 |" in zoo_page(
+        beside, {SMALL: 4.0}
+    )
     alone = pd.concat([table, beside.tail(1).assign(problem="nobody else@0")])
     assert "| auto | 100/100/100 1.00 |" in zoo_page(alone, best_known(alone, {}))
 

@@ -123,7 +123,7 @@ def opening(table: pd.DataFrame, best: dict[str, float]) -> str:
 
 
 def losses(table: pd.DataFrame, best: dict[str, float]) -> str:
-    """Who is ahead of the default, where: groups and budgets of Hessian-vector products, by geometric mean.
+    """Who is ahead of the default, where, by geometric mean: groups and budgets of either kind.
 
     With the mean of log(solver/default) over the problems and its standard error: groups are small.
     """
@@ -133,7 +133,7 @@ def losses(table: pd.DataFrame, best: dict[str, float]) -> str:
             rows = table[(table["half"] == half) & (table["group"] == group)]
             if "auto" not in set(rows["solver"]):
                 continue
-            for budget in (Budget(25), Budget(50), Budget(100)):
+            for budget in BUDGETS:
                 ratio = (rows[f"{budget.name}: norm"] / rows["problem"].map(best)).map(math.log)
                 logs = pd.DataFrame({"solver": rows["solver"], "problem": rows["problem"], "log": ratio})
                 logs = logs.pivot(index="problem", columns="solver", values="log")
@@ -141,13 +141,20 @@ def losses(table: pd.DataFrame, best: dict[str, float]) -> str:
                 everywhere = rows.groupby("solver")["problem"].nunique() == rows["problem"].nunique()
                 others = ~means.index.str.startswith("auto")
                 for solver in means.index[others & everywhere & (means > means["auto"])]:
-                    place = f"{half} half, {group}, {budget.amount} HVPs"
                     lead = logs[solver] - logs["auto"]
                     ahead.append(
-                        f"{solver} ({place}: {means[solver]:.3f} against {means['auto']:.3f}, "
-                        f"log of the ratio {lead.mean():.3f} ± {lead.sem():.3f})"
+                        f"| {solver} | {half} | {group} | {_in_words(budget)} | {means[solver]:.3f} | "
+                        f"{means['auto']:.3f} | {lead.mean():.3f} ± {lead.sem():.3f} |"
                     )
-    return "Ahead of the default at 25, 50 or 100 HVPs: " + ("; ".join(ahead) or "nobody") + "."
+    if not ahead:
+        return "Ahead of the default with any budget, in any group: nobody."
+    heads = ["Ahead of the default, in any group and with any budget, by geometric mean:", ""]
+    heads += ["| solver | half | group | budget | it reaches | the default | log of the ratio |"]
+    return "\n".join([*heads, "| --- | --- | --- | --- | ---: | ---: | ---: |", *ahead])
+
+
+def _in_words(budget: Budget) -> str:
+    return f"{budget.amount} {'HVPs' if budget.unit == 'hvps' else 'gradient equivalents'}"
 
 
 def zoo_page(table: pd.DataFrame, best: dict[str, float], references: int = 0) -> str:
@@ -191,7 +198,6 @@ def zoo_page(table: pd.DataFrame, best: dict[str, float], references: int = 0) -
                     )
                 if any(cells):
                     grid.append(f"| {name} | {' | '.join(cells)} |")
-            unit = "HVPs" if budget.unit == "hvps" else "gradient equivalents"
-            title, text = f"{budget.amount} {unit}", "\n".join(grid)
+            title, text = _in_words(budget), "\n".join(grid)
             lines.append(f"**{title}**\n\n{text}\n" if budget == MIDDLE else folded(title, text))
     return "\n".join(lines) + "\n"

@@ -291,6 +291,24 @@ def test_steps_on_stored_gradients_are_taken_until_a_teleport_is_due() -> None:
     assert optimizer.iteration == 2
 
 
+@pytest.mark.parametrize("inner", GROUPED)  # torch's LBFGS moves it by its memory, wrapped or not
+@pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "teleported"])
+def test_a_layer_frozen_on_the_way_stands_still(inner: str, wrapped: bool) -> None:
+    """Its last gradient must not go on moving it; nobody has to call zero_grad() with loss-only closures."""
+    network, loss = setting()
+    optimizer = INNER[inner](network.parameters())
+    optimizer = Teleported(optimizer, Never()) if wrapped else optimizer
+    for _ in range(2):
+        step(optimizer, loss)
+    network.first.requires_grad_(False)
+    before = parameters_of(network)
+    for _ in range(3):
+        step(optimizer, loss)
+    after = parameters_of(network)
+    assert torch.equal(after["first.weight"], before["first.weight"])
+    assert not torch.equal(after["last.weight"], before["last.weight"])
+
+
 class Sharp(torch.optim.Optimizer):
     """Sharpness-aware SGD: asks for the gradient a little uphill of the point."""
 

@@ -134,21 +134,22 @@ class ArmijoSGD(FlatOptimizer):
     # torch's own signature has closures that return float.
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor:  # type: ignore[override]
         """Evaluate the loss, search, and take the step."""
-        step_loss = StepLoss.of(self.required(closure), self.parameters())
+        step_loss = StepLoss.of(self.required(closure), self.all_parameters())
         loss = step_loss()
         # The search belongs to all groups; the first one keeps its settings.
         search = self.param_groups[0]
         bounds = [float(group["lr"]) for group in self.param_groups]
-        squared = [self._squared_norm(group) for group in self.param_groups]
-        origin = [[p.detach().clone() for p in group["params"]] for group in self.param_groups]
+        moving = [self.moving(group) for group in self.param_groups]
+        squared = [sum(float(gradient.double().square().sum()) for _, gradient in group) for group in moving]
+        origin = [[p.detach().clone() for p, _ in group] for group in moving]
         known, search["newton_step"] = search["newton_step"], None
         decrease = Decrease.at(float(loss), search["c"], loss.dtype)
 
         def move(size: float) -> None:
             with torch.no_grad():
-                for group, saved, bound in zip(self.param_groups, origin, bounds, strict=True):
-                    for p, start in zip(group["params"], saved, strict=True):
-                        p.copy_(start if p.grad is None else start - min(size, bound) * p.grad)
+                for group, saved, bound in zip(moving, origin, bounds, strict=True):
+                    for (p, gradient), start in zip(group, saved, strict=True):
+                        p.copy_(start - min(size, bound) * gradient)
 
         def attempt(size: float) -> bool | None:
             move(size)
@@ -167,10 +168,6 @@ class ArmijoSGD(FlatOptimizer):
         if found is not None and known is None:
             search["next_trial"] = found.size
         return loss
-
-    @staticmethod
-    def _squared_norm(group: dict[str, Any]) -> float:
-        return sum(float(p.grad.double().square().sum()) for p in group["params"] if p.grad is not None)
 
 
 def check_search(c: float, initial: float, grow: float, shrink: float, max_step: float) -> None:

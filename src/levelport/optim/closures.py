@@ -34,7 +34,7 @@ class StepLoss:
 
     Args:
         loss: computes and returns the loss.
-        parameters: whose ``.grad`` is set.
+        parameters: whose ``.grad`` is set; that of frozen ones among them is cleared, as ``zero_grad()`` would.
         after_backward: called when gradients are in ``.grad``, for instance to clip them.
         either: also accept a standard closure, which calls ``backward()`` by itself.
 
@@ -57,7 +57,8 @@ class StepLoss:
                 "optimizer.step(lambda: loss_fn(model(x), y))."
             )
         self.raw = loss
-        self._parameters = [p for p in parameters if p.requires_grad]
+        self._holders = list(parameters)  # a layer frozen on the way still holds its last gradient
+        self._parameters = [p for p in self._holders if p.requires_grad]
         if not self._parameters:
             raise ObjectiveError("no parameter has requires_grad=True, so there is nothing to optimise.")
         self._after_backward = after_backward
@@ -123,14 +124,14 @@ class StepLoss:
 
     def _loss_and_gradients(self) -> Tensor:
         """Loss and gradients, made by the closure itself or from its loss."""
-        before = [p.grad for p in self._parameters]
+        before = [p.grad for p in self._holders]
         versions = [None if g is None else _version(g) for g in before]
         if not self._either:  # a closure that is about to be refused must not add to what is there
             self._clear_gradients()
         try:
             with differentiable():
                 loss = self.raw()
-            after = [p.grad for p in self._parameters]
+            after = [p.grad for p in self._holders]
             kept = before if self._either else [None] * len(before)
             same = [new is old for new, old in zip(after, kept, strict=True)]
             added = [
@@ -154,13 +155,13 @@ class StepLoss:
             with differentiable():
                 scalar.backward()
         except BaseException:
-            for p, gradient in zip(self._parameters, before, strict=True):
+            for p, gradient in zip(self._holders, before, strict=True):
                 p.grad = gradient
             raise
         return scalar.detach()
 
     def _clear_gradients(self) -> None:
-        for p in self._parameters:
+        for p in self._holders:
             p.grad = None
 
 

@@ -86,7 +86,7 @@ class NewtonCG(FlatOptimizer):
     # torch's own signature has closures that return float.
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor:  # type: ignore[override]
         """Evaluate the loss, solve for the direction and take the step."""
-        step_loss = StepLoss.of(self.required(closure), self.parameters())
+        step_loss = StepLoss.of(self.required(closure), self.all_parameters())
         loss = step_loss()
         settings = self.param_groups[0]
         objective = ParametersObjective(

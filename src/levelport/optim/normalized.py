@@ -48,7 +48,7 @@ class NormalizedSGD(FlatOptimizer):
     # torch's own signature has closures that return float.
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:  # type: ignore[override]
         """Take one step along the gradients in ``.grad``, or those of ``closure`` (loss-only or standard)."""
-        loss = StepLoss.of(closure, self.parameters(), either=True)() if closure is not None else None
+        loss = StepLoss.of(closure, self.all_parameters(), either=True)() if closure is not None else None
         length = self.gradient_norm()
         if length > 0.0:
             for group in self.param_groups:

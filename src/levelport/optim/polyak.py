@@ -66,7 +66,7 @@ class PolyakSGD(FlatOptimizer):
     # torch's own signature has closures that return float.
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor:  # type: ignore[override]
         """Evaluate the loss and take one step."""
-        loss = StepLoss.of(self.required(closure), self.parameters(), either=True)()
+        loss = StepLoss.of(self.required(closure), self.all_parameters(), either=True)()
         size = self.gradient_norm()
         for group in self.param_groups:
             group["step_size"] = min(float(group["lr"]), polyak_step(float(loss), group["f_star"], size))

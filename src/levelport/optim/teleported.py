@@ -165,7 +165,7 @@ class Teleported(FlatOptimizer):
             return None
         searches = isinstance(self.wrapped, (ArmijoSGD, NewtonCG))  # they need the loss itself
         either = not searches and not (self.teleporter.planned and self.teleporter.teleport_on is None)
-        step_loss = StepLoss(closure, self.parameters(), after_backward=self._after_backward, either=either)
+        step_loss = StepLoss(closure, self.all_parameters(), after_backward=self._after_backward, either=either)
         loss = step_loss.evaluate_first()
         size = self.gradient_norm() if self.schedule.watches else math.nan
         own = None if step_loss.standard else closure

@@ -22,17 +22,25 @@ class FlatOptimizer(torch.optim.Optimizer):
         """The parameters to optimise: those with ``requires_grad``, of all groups."""
         return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
 
+    def all_parameters(self) -> list[Tensor]:
+        """Those of all groups, frozen ones as well: what ``zero_grad()`` clears."""
+        return [p for group in self.param_groups for p in group["params"]]
+
+    @staticmethod
+    def moving(group: dict[str, Any]) -> list[tuple[Tensor, Tensor]]:
+        """The parameters of ``group`` that a step moves, with their gradients: frozen ones may hold an old one."""
+        return [(p, p.grad) for p in group["params"] if p.requires_grad and p.grad is not None]
+
     def gradient_norm(self) -> float:
-        """‖g‖ over everything that has a gradient."""
-        norms = [norm(p.grad) for p in self.parameters() if p.grad is not None]
+        """‖g‖ over everything that moves."""
+        norms = [norm(gradient) for group in self.param_groups for _, gradient in self.moving(group)]
         return float(torch.linalg.vector_norm(torch.stack(norms))) if norms else 0.0
 
     @torch.no_grad()
     def descend(self, group: dict[str, Any], size: float) -> None:
-        """p ← p - size · ∇f for the parameters of ``group`` that have a gradient."""
-        for p in group["params"]:
-            if p.grad is not None:
-                p.sub_(p.grad, alpha=size)
+        """p ← p - size · ∇f for the parameters of ``group``."""
+        for p, gradient in self.moving(group):
+            p.sub_(gradient, alpha=size)
 
     def required(self, closure: Callable[[], Tensor] | None) -> Callable[[], Tensor]:
         """``closure``, or an error that shows how to pass one."""

@@ -80,9 +80,11 @@ def setting(dtype: torch.dtype = torch.float64) -> tuple[Network, Callable[[], T
     return network, lambda: nn.functional.mse_loss(network(x), y)
 
 
-def usual_closure(optimizer: torch.optim.Optimizer, loss: Callable[[], Tensor]) -> Callable[[], Tensor]:
+def usual_closure(
+    optimizer: torch.optim.Optimizer, loss: Callable[[], Tensor], *, set_to_none: bool = True
+) -> Callable[[], Tensor]:
     def closure() -> Tensor:
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none)
         value = loss()
         value.backward()
         return value
@@ -261,23 +263,69 @@ def test_a_standard_closure_is_as_good_where_no_teleport_is_due() -> None:
 
 
 def test_standard_closures_teleport_on_a_loss_of_their_own() -> None:
+    """However they clear gradients: set to None, zeroed in place, or zeroed before the step."""
     results = []
-    for standard in (False, True):
+    for form in ("loss-only", "none", "in-place", "outside"):
         network, loss = setting()
         optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), Every(2), max_hvps=6, teleport_on=loss)
+        closure = {
+            "loss-only": loss,
+            "none": usual_closure(optimizer, loss),
+            "in-place": usual_closure(optimizer, loss, set_to_none=False),
+            "outside": lambda loss=loss: (value := loss(), value.backward())[0],
+        }[form]
+        for number in range(3):
+            optimizer.zero_grad(set_to_none=number == 0 or form != "outside")
+            if form == "in-place":
+                loss().backward()  # there is something to zero
+            optimizer.step(closure)
+        assert optimizer.teleporter.teleports == 2
+        results.append(parameters_of(network))
+    for other in results[1:]:
+        assert_identical(results[0], other)
+
+
+def test_a_loss_only_closure_may_zero_gradients_in_place() -> None:
+    """Nothing but zeros was written, so the gradient is still to be made."""
+    results = []
+    for zeroes in (False, True):
+        network, loss = setting()
+        optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), Never())
         for _ in range(3):
-            optimizer.step(usual_closure(optimizer, loss) if standard else loss)
-        assert optimizer.last_teleport is not None
+            optimizer.step(lambda o=optimizer, f=loss, z=zeroes: (z and o.zero_grad(set_to_none=False), f())[1])
         results.append(parameters_of(network))
     assert_identical(*results)
 
 
-def test_gradients_accumulated_before_a_teleport_are_refused() -> None:
+@pytest.mark.parametrize("schedule", [At(0), WhenStalled()], ids=["fixed", "watching"])
+def test_gradients_accumulated_before_a_teleport_are_refused(schedule: Any) -> None:
+    """Before anything moves or counts."""
     network, loss = setting()
-    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), At(0), max_hvps=6, teleport_on=loss)
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), schedule, max_hvps=6, teleport_on=loss)
+    before = parameters_of(network)
     loss().backward()
     with pytest.raises(TypeError, match="belong to the point that was left"):
         optimizer.step(lambda: (value := loss(), value.backward())[0])
+    assert_identical(before, parameters_of(network))
+    assert optimizer.iteration == optimizer.teleporter.teleports == len(optimizer.history.ticks) == 0
+
+
+def test_a_teleport_that_does_not_move_costs_the_step_no_second_gradient() -> None:
+    weight = nn.Parameter(torch.tensor([1.0, 1.0], dtype=torch.float64))
+    optimizer = Teleported(torch.optim.SGD([weight], lr=0.1), At(1), solver="auto")
+    evaluations = []
+
+    def loss() -> Tensor:
+        evaluations[-1] += 1
+        return weight.square().sum()  # the gradient is as large everywhere on the level set
+
+    for _ in range(2):
+        evaluations.append(0)
+        optimizer.step(loss)
+    result = optimizer.last_teleport
+    assert result is not None
+    assert not optimizer.teleporter.moved
+    assert evaluations == [1, 1 + result.nfev]
 
 
 def test_steps_on_stored_gradients_are_taken_until_a_teleport_is_due() -> None:

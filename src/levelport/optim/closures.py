@@ -8,7 +8,9 @@ itself, is good for steps, but nothing can be teleported on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -93,9 +95,13 @@ class StepLoss:
         self._unused_at = [p._version for p in self._parameters]
         return self._unused
 
-    def forget(self) -> None:
-        """The parameters have moved: what :meth:`evaluate_first` found no longer holds."""
-        self._unused = None
+    def settle(self, moved: bool) -> None:
+        """After a teleport: where it ``moved`` the parameters, what :meth:`evaluate_first` found no longer holds."""
+        if moved:
+            self._unused = None
+            self._clear_gradients()  # a closure that zeroes nothing would add to those of the point that was left
+        else:  # they may have been away and back
+            self._unused_at = [p._version for p in self._parameters]
 
     def value(self) -> float:
         """The loss alone, without graph and without trace; NaN or inf where it is undefined."""
@@ -129,19 +135,19 @@ class StepLoss:
         if not self._either:  # a closure that is about to be refused must not add to what is there
             self._clear_gradients()
         try:
-            with differentiable():
+            with differentiable(), _looking([p for p in self._parameters if p.grad is not None]) as found:
                 loss = self.raw()
-            after = [p.grad for p in self._holders]
-            kept = before if self._either else [None] * len(before)
-            same = [new is old for new, old in zip(after, kept, strict=True)]
-            added = [
-                is_same and g is not None and _version(g) != version
-                for g, is_same, version in zip(after, same, versions, strict=True)
+            made = [p.grad is not None and p.grad is not old for p, old in zip(self._holders, before, strict=True)]
+            # Gradients kept and written to. Where no backward() came by, they may just have been set to zero.
+            written = [
+                found[p] if p in found else p.grad.any()
+                for p, old, version in zip(self._holders, before, versions, strict=True)
+                if p.grad is not None and p.grad is old and _version(p.grad) != version
             ]
-            if any(added) or any(g is not None and not is_same for g, is_same in zip(after, same, strict=True)):
+            if found or any(made) or any(written):
                 if not self._either:
                     raise TypeError(RIGHT_FORM)
-                self.standard, self.accumulates = True, any(added)
+                self.standard, self.accumulates = True, any(written)
                 return as_scalar_loss(loss).detach()
             self._clear_gradients()
             with differentiable():
@@ -163,6 +169,26 @@ class StepLoss:
     def _clear_gradients(self) -> None:
         for p in self._holders:
             p.grad = None
+
+
+@contextmanager
+def _looking(parameters: Iterable[Tensor]) -> Iterator[dict[Tensor, Tensor]]:
+    """Collects whether ``backward()`` adds to anything but zeros in ``.grad``, where it first comes to each parameter.
+
+    Only a hook can tell: afterwards a gradient that was zeroed in place and one that was added to look the same.
+    """
+    found: dict[Tensor, Tensor] = {}
+
+    def look(p: Tensor, _: Tensor) -> None:
+        if p.grad is not None and p not in found:
+            found[p] = p.grad.any()
+
+    handles = [p.register_hook(partial(look, p)) for p in parameters]
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def _version(tensor: Tensor) -> int:

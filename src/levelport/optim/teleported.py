@@ -36,6 +36,11 @@ from levelport.solvers import Solver, TeleportResult
 _OURS = "levelport"
 """The one key of ours in a ``state_dict`` that otherwise is the wrapped optimizer's."""
 
+_ACCUMULATED = (
+    "gradients were accumulated before a teleport, so they belong to the point that was left. Teleport before the "
+    "first of the batches, by levelport.Teleporter or a callback of levelport.integrations."
+)
+
 _DIFFERENTIATING = ("adahessian", "sophia", "sophiah")
 """Optimizers of other packages whose steps need gradients with a graph."""
 
@@ -167,18 +172,17 @@ class Teleported(FlatOptimizer):
         either = not searches and not (self.teleporter.planned and self.teleporter.teleport_on is None)
         step_loss = StepLoss(closure, self.all_parameters(), after_backward=self._after_backward, either=either)
         loss = step_loss.evaluate_first()
+        on_other = self.teleporter.teleport_on is not None
+        if step_loss.accumulates and on_other and (self.schedule.watches or self.teleporter.planned):
+            raise TypeError(_ACCUMULATED)  # before anything moves
         size = self.gradient_norm() if self.schedule.watches else math.nan
         own = None if step_loss.standard else closure
         result = self.teleporter.teleport_if_due(own, float(loss), size, random_state=step_loss.random_state)
         if result is not None:
             self._prepare_first_step(result)
-        if self.teleporter.moved:
-            if step_loss.accumulates:
-                raise TypeError(
-                    "gradients were accumulated before a teleport, so they belong to the point that was left. Teleport "
-                    "before the first of the batches, by levelport.Teleporter or a callback of levelport.integrations."
-                )
-            step_loss.forget()
+        if self.teleporter.moved and step_loss.accumulates:  # a move was undone
+            raise TypeError(_ACCUMULATED)
+        step_loss.settle(self.teleporter.moved)
         self.wrapped.step(step_loss)  # type: ignore[arg-type]
         self.teleporter.charge(step_loss.ledger.read().gradient_equivalents)
         return loss

@@ -538,6 +538,18 @@ def test_adagrad_keeps_its_state() -> None:
         Teleported(torch.optim.Adagrad(network.parameters()), momentum="reset")
 
 
+def test_an_optimizer_that_climbs_is_refused() -> None:
+    """A move never raises the loss; from 100 exp(-q/8) = 27 one went down to 2.5, and the run had to climb again."""
+    weight = nn.Parameter(torch.tensor([2.0, 2.0], dtype=torch.float64))
+    groups = [{"params": [weight]}, {"params": [nn.Parameter(torch.ones(1).double())], "maximize": True}]
+    for optimizer in (torch.optim.SGD([weight], lr=0.01, maximize=True), torch.optim.Adam(groups)):
+        with pytest.raises(ValueError, match="minimise -loss"):
+            Teleported(optimizer, At(2))
+        with pytest.raises(ValueError, match="minimise -loss"):
+            Teleporter(optimizer, Never())
+    Teleported(torch.optim.SGD([weight], lr=0.01, maximize=False), At(2))
+
+
 def test_bad_arguments_are_named() -> None:
     network, _ = setting()
     sgd = torch.optim.SGD(network.parameters(), lr=0.1)

@@ -35,6 +35,7 @@ from levelport.optim.history import History
 from levelport.optim.newton_cg import NewtonCG
 from levelport.optim.schedules import Schedule
 from levelport.optim.second_moments import check_metric, optimizer_metric
+from levelport.optim.suitable import check_optimizer
 from levelport.optim.transaction import Landing, Stride, check_unused, land
 from levelport.optim.undo import Guard, OptimizerBack
 from levelport.solvers import Move, Settings, Solver, TeleportResult, move_from
@@ -104,13 +105,7 @@ class Teleporter:
         steps_per_epoch: int | None = None,
         distribute: Callable[[Objective], Objective] | None = None,
     ) -> None:
-        if not isinstance(optimizer, torch.optim.Optimizer):
-            raise TypeError(f"optimizer must be a torch.optim.Optimizer, not a {type(optimizer).__name__}.")
-        if type(optimizer).__name__ == "Lookahead":
-            raise TypeError(
-                "Lookahead keeps a slow copy of the parameters and pulls them back to it, which undoes teleports. Use "
-                "the optimizer inside it alone."
-            )
+        check_optimizer(optimizer)
         if schedule is None:
             schedule = defaults.schedule_for(optimizer) if distribute is None else defaults.RANKS_SCHEDULE
         if not isinstance(schedule, Schedule):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from levelport import ObjectiveError
 from levelport.objectives.isolation import isolated
 from levelport.objectives.parameters import Batches, ParametersObjective
-from levelport.optim import ArmijoSGD, Every, Never, NewtonCG, PolyakSGD, Teleported
+from levelport.optim import ArmijoSGD, At, Every, Never, NewtonCG, PolyakSGD, Teleported, Teleporter
 
 X = torch.randn(24, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.randn(24, 1, generator=torch.Generator().manual_seed(1))
@@ -220,6 +220,32 @@ def test_unsuitable_parameters_are_rejected_by_name(bad: str) -> None:
         parameter = nn.Parameter(torch.zeros(3).to_sparse())
     with pytest.raises(ObjectiveError, match=bad):
         Teleported(torch.optim.SGD([parameter], lr=0.1))
+
+
+def test_parameters_that_make_no_vector_are_named_before_the_run() -> None:
+    single, double = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2).double())
+    with pytest.raises(ObjectiveError, match="one dtype"):
+        Teleported(torch.optim.SGD([single, double], lr=0.1), Every(50, start=50))
+    with pytest.raises(ObjectiveError, match="nothing to teleport"):
+        Teleporter(torch.optim.SGD([nn.Parameter(torch.ones(2), requires_grad=False)], lr=0.1), Every(1))
+
+
+def test_frozen_parameters_may_be_of_any_kind() -> None:
+    weight = nn.Parameter(torch.tensor([1.0, 2.0]))
+    frozen = [nn.Parameter(torch.ones(2, dtype=kind), requires_grad=False) for kind in (torch.int8, torch.float64)]
+    teleporter = Teleporter(torch.optim.SGD([*frozen, weight, nn.Parameter(torch.ones(0))], lr=1e-3), Every(1))
+    assert teleporter.maybe(lambda: (torch.tensor([1.0, 10.0]) * weight.square()).sum()) is not None
+    assert teleporter.moved
+    assert all(bool((p == 1).all()) for p in frozen)
+
+
+def test_a_model_that_is_frozen_on_the_way_is_counted_until_a_teleport_is_due() -> None:
+    weight = nn.Parameter(torch.tensor([1.0, 2.0]))
+    teleporter = Teleporter(torch.optim.SGD([weight], lr=1e-3), At(1))
+    weight.requires_grad_(False)
+    assert teleporter.maybe(lambda: weight.square().sum()) is None
+    with pytest.raises(ObjectiveError, match="requires_grad=True"):
+        teleporter.maybe(lambda: weight.square().sum())
 
 
 def test_sparse_gradients_are_rejected_with_a_remedy() -> None:

@@ -1,8 +1,12 @@
-"""Which optimizers have parameters that can be teleported, asked once, before a run begins."""
+"""Which optimizers, and which parameters of them, can be teleported: asked once, before a run begins."""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
+
+from levelport.objective import ObjectiveError
+from levelport.objectives.structure import check_leaves
 
 
 def check_optimizer(optimizer: object) -> None:
@@ -19,3 +23,13 @@ def check_optimizer(optimizer: object) -> None:
             "the optimizer has maximize=True, but teleports never raise the loss, so that they would work against it. "
             "Leave maximize out and minimise -loss instead."
         )
+
+
+def check_parameters(parameters: list[Tensor]) -> None:
+    """Raise where the trainable ``parameters`` cannot be one vector; frozen ones never move and may be of any kind."""
+    if not parameters:
+        raise ObjectiveError(
+            "no parameter of the optimizer has requires_grad=True, so there is nothing to teleport. Unfreeze some of "
+            "them first."
+        )
+    check_leaves(list(dict.fromkeys(parameters)))

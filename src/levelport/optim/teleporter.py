@@ -27,7 +27,6 @@ from levelport.objectives.distributed import agreed, data_parallel
 from levelport.objectives.isolation import RandomState
 from levelport.objectives.metric import InMetric
 from levelport.objectives.parameters import Batches, Loss, ParametersObjective
-from levelport.objectives.structure import check_leaves
 from levelport.optim import defaults
 from levelport.optim.armijo import ArmijoSGD
 from levelport.optim.closures import RIGHT_FORM, StepLoss
@@ -35,7 +34,7 @@ from levelport.optim.history import History
 from levelport.optim.newton_cg import NewtonCG
 from levelport.optim.schedules import Schedule
 from levelport.optim.second_moments import check_metric, optimizer_metric
-from levelport.optim.suitable import check_optimizer
+from levelport.optim.suitable import check_optimizer, check_parameters
 from levelport.optim.transaction import Landing, Stride, check_unused, land
 from levelport.optim.undo import Guard, OptimizerBack
 from levelport.solvers import Move, Settings, Solver, TeleportResult, move_from
@@ -123,9 +122,8 @@ class Teleporter:
                 f"the schedule ({schedule}) looks at the loss of this rank, so ranks would decide differently and wait "
                 "for each other. With distribute= use one that is fixed in advance, such as Every(50)."
             )
-        for p in (p for group in optimizer.param_groups for p in group["params"] if p.numel()):
-            check_leaves([p])
         self.optimizer = optimizer
+        check_parameters(self.parameters())
         self.schedule = schedule
         self.settings = Settings(solver=solver, max_hvps=max_hvps, tol=tol, radius=radius, target_gain=target_gain)
         self.momentum = momentum
@@ -180,7 +178,8 @@ class Teleporter:
         """
         self.moved = False
         if self._distribute is None:
-            value = agreed(value, self.parameters()[0].device)
+            device = next(p.device for group in self.optimizer.param_groups for p in group["params"])
+            value = agreed(value, device)
         if (back := self._guard.look(value)) is not None:
             back.restore(self.optimizer, self.parameters())
             self.moved = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -247,6 +249,32 @@ def test_the_search_takes_the_largest_acceptable_step_on_its_grid() -> None:
     finer = armijo_search(attempt, 1.0, grow=2.0, shrink=0.9)
     assert finer is not None
     assert finer.size == pytest.approx(4 * 0.9**3)
+
+
+@pytest.mark.parametrize("most", [math.inf, 1e300], ids=["no-bound", "a-bound"])
+def test_the_search_ends_where_every_finite_step_is_acceptable(most: float) -> None:
+    """f unbounded below: infinity, which no factor leads back from, is never tried."""
+    found = armijo_search(lambda size: size if math.isfinite(size) else None, 1.0, max_step=most)
+    assert found is not None
+    assert found.size == min(most, sys.float_info.max)
+
+
+@pytest.mark.parametrize("slope", [0.0, math.nan, math.inf], ids=str)
+def test_without_a_slope_no_search_is_made(slope: float) -> None:
+    """A minimum, or a loss that is not finite: there is nothing to find, and one evaluation tells."""
+    weight = nn.Parameter(torch.ones(2, dtype=torch.float64))
+    optimizer, evaluations = ArmijoSGD([weight]), 0
+
+    def loss() -> Tensor:
+        nonlocal evaluations
+        evaluations += 1
+        return slope * weight.sum()
+
+    optimizer.step(loss)
+    assert evaluations == 1
+    assert weight.tolist() == [1.0, 1.0]
+    assert optimizer.param_groups[0]["step_size"] == 0.0
+    assert optimizer.param_groups[0]["next_trial"] == 1.0
 
 
 def test_armijo_goes_on_below_the_rounding_error_of_f() -> None:

@@ -43,6 +43,7 @@ def armijo_search(
         grow: factor while trials are acceptable; 1 takes the first acceptable trial.
         shrink: factor while they are not.
     """
+    max_step = min(max_step, sys.float_info.max)  # from infinity no factor leads back
     size, best = min(start, max_step), None
     while (trial := attempt(size)) is not None:
         best = Found(size, trial)

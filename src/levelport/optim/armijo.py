@@ -16,6 +16,7 @@ it starts from the last ordinary step size again: 1/λ is short because the grad
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -143,6 +144,9 @@ class ArmijoSGD(FlatOptimizer):
         squared = [sum(float(gradient.double().square().sum()) for _, gradient in group) for group in moving]
         origin = [[p.detach().clone() for p, _ in group] for group in moving]
         known, search["newton_step"] = search["newton_step"], None
+        search["step_size"] = 0.0
+        if not (math.isfinite(float(loss)) and 0.0 < sum(squared) < math.inf):
+            return loss  # no step can show a decrease
         decrease = Decrease.at(float(loss), search["c"], loss.dtype)
 
         def move(size: float) -> None:
@@ -164,9 +168,9 @@ class ArmijoSGD(FlatOptimizer):
             max_step=max(bounds),
         )
         move(0.0 if found is None else found.size)
-        search["step_size"] = 0.0 if found is None else found.size
-        if found is not None and known is None:
-            search["next_trial"] = found.size
+        if found is not None:
+            search["step_size"] = found.size
+            search["next_trial"] = found.size if known is None else search["next_trial"]
         return loss
 
 

@@ -590,6 +590,18 @@ def test_a_checkpoint_has_torchs_shape_and_that_of_the_bare_optimizer_is_welcome
     assert again.iteration == 3
 
 
+def test_who_does_not_know_gradients_does_not_wait_for_small_ones() -> None:
+    """A schedule that looks at gradient norms used to wait for ever where nobody knew them."""
+    schedule = WhenStalled(0.9, measure="gradient_norm")
+    network, loss = setting()
+    with pytest.raises(ValueError, match="measure='progress'"):
+        Teleporter(torch.optim.SGD(network.parameters(), lr=0.05), schedule).maybe(loss)
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), schedule, max_hvps=6)
+    for _ in range(40):
+        optimizer.step(loss)
+    assert optimizer.last_teleport is not None
+
+
 def test_a_teleporter_never_steps() -> None:
     network, loss = setting()
     sgd = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)

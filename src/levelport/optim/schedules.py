@@ -52,7 +52,12 @@ class Schedule(ABC):
 
     @property
     def watches(self) -> bool:
-        """Whether the decision depends on losses and gradient norms."""
+        """Whether the decision depends on losses or gradient norms."""
+        return False
+
+    @property
+    def watches_gradient(self) -> bool:
+        """Whether it depends on gradient norms, which only those know who take the steps."""
         return False
 
     @abstractmethod

@@ -162,6 +162,11 @@ class Teleporter:
         Returns:
             The result of the teleport, None if none was due.
         """
+        if self.schedule.watches_gradient:
+            raise ValueError(
+                f"the schedule ({self.schedule}) needs the gradient of every step, which maybe() does not know. Use "
+                "WhenStalled(measure='progress'), or let levelport.Teleported take the steps."
+            )
         value = math.nan
         if self.schedule.watches or self.watching:
             value = StepLoss(loss, self.parameters()).value()

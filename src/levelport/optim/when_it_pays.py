@@ -19,7 +19,8 @@ class WhenStalled(Schedule):
     Args:
         threshold: for "progress", the decrease of f over ``window`` ticks relative to its decrease since the first
             tick known; for "gradient_norm", ‖∇f‖ relative to the largest seen. At or below it the run has stalled.
-        measure: what is watched.
+        measure: what is watched; "gradient_norm" only where the steps are taken, by :class:`~levelport.Teleported` and
+            ``minimize``: a :class:`~levelport.Teleporter` would need a gradient of its own for every step.
         window: over how many plain ticks progress is measured.
         wait: ticks to wait after a teleport, and at the start, before looking again.
 
@@ -43,6 +44,10 @@ class WhenStalled(Schedule):
     @property
     def watches(self) -> bool:
         return True
+
+    @property
+    def watches_gradient(self) -> bool:
+        return self.measure == "gradient_norm"
 
     def due(self, tick: int, history: History) -> bool:
         last = history.last_teleport

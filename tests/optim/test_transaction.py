@@ -98,6 +98,35 @@ def test_a_rise_above_the_level_is_undone_and_the_schedule_learns() -> None:
     assert teleporter.maybe(loss) is not None
 
 
+@pytest.mark.parametrize("change", ["add", "freeze"])
+def test_there_is_no_way_back_to_other_parameters(change: str) -> None:
+    """A layer is frozen, or one added, before the loss rises: the move stands, and the frozen layer stays."""
+    model, x, y = network()
+    sgd = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    teleporter = Teleporter(sgd, At(0))
+
+    def loss() -> Tensor:
+        return nn.functional.mse_loss(model(x), y)
+
+    teleporter.maybe(loss)
+    assert teleporter.watching
+    if change == "add":
+        sgd.add_param_group({"params": [nn.Parameter(torch.ones(3))]})
+    else:
+        model[0].requires_grad_(False)  # type: ignore[index]
+    saved = teleporter.state_dict()
+    with torch.no_grad():
+        model[2].weight.add_(100.0)  # type: ignore[index]
+    place = [p.detach().clone() for p in model.parameters()]
+    resumed = Teleporter(sgd, At(0))
+    resumed.load_state_dict(saved)
+    for each in (teleporter, resumed):
+        assert each.maybe(loss) is None
+        assert not each.watching
+        assert each.undone == 0
+    assert all(torch.equal(p, then) for p, then in zip(model.parameters(), place, strict=True))
+
+
 def test_a_move_that_has_stood_is_let_go_of() -> None:
     """The way back is a copy of parameters and state, and watching costs a value per step: neither goes on for ever."""
     model, x, y = network()

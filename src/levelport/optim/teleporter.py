@@ -185,8 +185,11 @@ class Teleporter:
         if self._distribute is None:
             device = next(p.device for group in self.optimizer.param_groups for p in group["params"])
             value = agreed(value, device)
+        back = self._guard.back
+        if back is not None and not back.leads_to(self.parameters()):
+            self._guard.let_go()  # layers were frozen or added: the point that was left is not one of this run any more
         if (back := self._guard.look(value)) is not None:
-            back.restore(self.optimizer, self.parameters())
+            back.restore(self.optimizer)
             self.moved = True
             self.iteration += 1
             return None
@@ -276,7 +279,7 @@ class Teleporter:
         if self.moved and self.first_step == "included" and self._distribute is None:
             # Ranks see different losses and would decide differently, so that they do not watch.
             known = result.value_start if math.isnan(level) and self.teleport_on is None else level
-            self._guard.watch(known, OptimizerBack.to(start, self.optimizer))
+            self._guard.watch(known, OptimizerBack.to(start, self.parameters(), self.optimizer))
         self._guard.forget()
         self.last_teleport = result
         self.charge(result.cost.gradient_equivalents)

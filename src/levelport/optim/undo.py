@@ -119,14 +119,18 @@ class Guard(Generic[Back]):
             return None
         if not self._watch.rises(value):
             self._failures = 0 if self._watch.proved else self._failures
-            if self._watch.ended:  # the copy on the way back is as large as the parameters and the state
-                self.back, self._watch = None, None
+            if self._watch.ended:
+                self.let_go()
             return None
         back, self.back, self._watch = self.back, None, None
         self.undone += 1
         self._failures += 1
         self._skip = 2**self._failures - 1
         return back
+
+    def let_go(self) -> None:
+        """Watch no longer. The copy on the way back is as large as the parameters and the state."""
+        self.back, self._watch = None, None
 
     def grants(self, due: bool, value: float) -> bool:
         """Whether a teleport that is due before the step from ``value`` may take place."""
@@ -164,21 +168,26 @@ class Guard(Generic[Back]):
 
 @dataclass(frozen=True)
 class OptimizerBack:
-    """The way back of a torch optimizer: its parameters, flat, and its state, as they were."""
+    """The way back of a torch optimizer: the parameters that moved, what they were, flat, and its state as it was."""
 
+    parameters: list[Tensor]
     x: Tensor
     state: dict[Any, Any]
 
     @classmethod
-    def to(cls, x: Tensor, optimizer: torch.optim.Optimizer) -> OptimizerBack:
+    def to(cls, x: Tensor, parameters: list[Tensor], optimizer: torch.optim.Optimizer) -> OptimizerBack:
         """Remember what is needed."""
-        return cls(x, _copied(optimizer.state))
+        return cls(list(dict.fromkeys(parameters)), x, _copied(optimizer.state))
 
-    def restore(self, optimizer: torch.optim.Optimizer, parameters: list[Tensor]) -> None:
+    def leads_to(self, parameters: list[Tensor]) -> bool:
+        """Whether these are the parameters that moved, no more and no fewer."""
+        return {id(p) for p in self.parameters} == {id(p) for p in parameters}
+
+    def restore(self, optimizer: torch.optim.Optimizer) -> None:
         """Put the parameters and the optimizer's state back."""
-        parts = self.x.split([p.numel() for p in dict.fromkeys(parameters)])
+        parts = self.x.split([p.numel() for p in self.parameters])
         with torch.no_grad():
-            for p, part in zip(dict.fromkeys(parameters), parts, strict=True):
+            for p, part in zip(self.parameters, parts, strict=True):
                 p.copy_(part.view_as(p))
         optimizer.state.clear()
         optimizer.state.update(self.state)
@@ -186,14 +195,19 @@ class OptimizerBack:
     def state_dict(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """The same with the numbers of parameters in place of the parameters themselves."""
         numbers = {p: number for number, p in enumerate(_parameters(optimizer))}
-        return {"x": self.x, "state": _copied({numbers[p]: entry for p, entry in self.state.items()})}
+        return {
+            "parameters": [numbers[p] for p in self.parameters],
+            "x": self.x,
+            "state": _copied({numbers[p]: entry for p, entry in self.state.items()}),
+        }
 
     @classmethod
     def of(cls, state_dict: dict[str, Any], optimizer: torch.optim.Optimizer) -> OptimizerBack:
         """The inverse of :meth:`state_dict`."""
-        parameters = _parameters(optimizer)
-        x = state_dict["x"].to(parameters[0].device) if parameters else state_dict["x"]
-        return cls(x, {parameters[number]: _clone(entry) for number, entry in state_dict["state"].items()})
+        known = _parameters(optimizer)
+        parameters = [known[number] for number in state_dict["parameters"]]
+        state = {known[number]: _clone(entry) for number, entry in state_dict["state"].items()}
+        return cls(parameters, state_dict["x"].to(parameters[0].device), state)
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:

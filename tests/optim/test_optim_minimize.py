@@ -180,6 +180,8 @@ def test_bad_arguments_are_named() -> None:
         minimize(f, x, "polyak")
     with pytest.raises(ValueError, match="schedule must be a schedule"):
         minimize(f, x, schedule=50)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="counts epochs"):
+        minimize(f, x, schedule=Every(2, unit="epochs"))
     for name, value in {"max_iterations": -1, "max_cost": 0, "max_seconds": 0, "gtol": -1.0}.items():
         with pytest.raises(ValueError, match=name):
             minimize(f, x, **{name: value})  # type: ignore[arg-type]
@@ -264,6 +266,27 @@ def test_a_fixed_step_never_meets_the_enlarged_gradient() -> None:
     assert max(row.value for row in paper.trace) > 2.0 * paper.trace[0].value
 
 
+@pytest.mark.parametrize("method", [Momentum(0.01, 0.9, 0.0, at_teleport="reset"), Armijo()], ids=["reset", "armijo"])
+def test_a_teleport_that_comes_to_nothing_changes_no_step(method: Any) -> None:
+    """On a sphere the gradient is as large everywhere on the level set."""
+    runs = [
+        minimize(
+            lambda x: x.square().sum(),
+            vector(3.0, 4.0),
+            method,
+            schedule=schedule,
+            solver="auto",
+            first_step="method",
+            max_iterations=10,
+        )
+        for schedule in (Never(), Every(1))
+    ]
+    assert runs[1].teleports == 0
+    assert "stay" in {row.kind for row in runs[1].trace}
+    plain, stayed = ([(row.value, row.step) for row in run.trace if row.kind == "step"] for run in runs)
+    assert stayed == plain
+
+
 class Drunk:
     """Small steps downhill, but its fifth goes astray; its state counts those that were not undone."""
 
@@ -289,6 +312,25 @@ def test_a_move_after_which_f_rises_is_undone(astray: float) -> None:
     assert rule.states[:6] == [0, 1, 2, 3, 4, 3]  # what the rule remembers goes back as well
     assert result.teleports == 2  # the one that was undone; the wish at 7 is not granted; the one at 9
     assert result.value < result.trace[0].value
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ({"max_iterations": 2}, MinimizeStatus.MAX_ITERATIONS),
+        ({"callback": lambda row, point: row.kind == "undone"}, MinimizeStatus.STOPPED),
+        ({"max_cost": 6.0}, MinimizeStatus.MAX_COST),
+    ],
+    ids=["iterations", "callback", "cost"],
+)
+def test_reasons_to_stop_are_looked_at_after_an_undone_move_too(
+    options: dict[str, Any], status: MinimizeStatus
+) -> None:
+    method = Momentum(1e-3, 0.9, 0.0)
+    result = minimize(rosenbrock, vector(-1.2, 1.0), method, schedule=Every(5), **options)
+    assert [row.kind for row in result.trace] == ["start", "descent", "step", "step", "undone"]
+    assert result.status is status
+    assert result.iterations == 2
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,8 @@ def minimize(
     rule = method_named(method)
     if not isinstance(schedule, Schedule):
         raise ValueError(f"schedule must be a schedule such as Every(50), or Never() for none, not {schedule!r}.")
+    if schedule.unit == "epochs":
+        raise ValueError(f"the schedule ({schedule}) counts epochs, and minimize has none: count steps, unit='steps'.")
     settings = Settings(solver=solver, max_hvps=max_hvps, tol=tol, radius=radius, target_gain=target_gain)
     limits = _Limits(gtol, gtol_absolute, f_target, max_iterations, max_cost, max_seconds)
     if callback is not None and not callable(callback):
@@ -216,16 +218,14 @@ class _Descent:
         stride = getattr(rule, "stride", Stride())
         state: Any = None
         while True:
-            if self._asked_to_stop:
-                return MinimizeStatus.STOPPED
-            back = self._guard.look(self.point.value)
-            if back is None and (reason := self._reason_to_stop(self.point)) is not None:
-                return reason
-            result = None
+            back = None if self._asked_to_stop else self._guard.look(self.point.value)
             if back is not None:
                 self.point, state = back
                 self._record("undone")
-            elif (move := self._teleport_if_due(schedule)) is None:
+            if (reason := self._reason_to_stop(self.point)) is not None:
+                return reason
+            result = None
+            if back is not None or (move := self._teleport_if_due(schedule)) is None:
                 pass
             elif self._included:
                 result = self._land(move, stride, state)
@@ -253,6 +253,8 @@ class _Descent:
 
     def _reason_to_stop(self, point: Point) -> MinimizeStatus | None:
         limits = self._limits
+        if self._asked_to_stop:
+            return MinimizeStatus.STOPPED
         if point.gradient_norm <= max(limits.gtol * self.trace[0].gradient_norm, limits.gtol_absolute):
             return MinimizeStatus.GRADIENT_SMALL
         if point.value <= limits.f_target:
@@ -277,13 +279,13 @@ class _Descent:
         self._history.teleported(self.cost.gradient_equivalents - spent)
         return move
 
-    def _arrive(self, move: Move) -> TeleportResult:
-        """Make the teleport, and leave the first step to the method."""
+    def _arrive(self, move: Move) -> TeleportResult | None:
+        """Make the teleport, and leave the first step to the method; None where it came to nothing."""
         moved = move.point.x is not self.point.x
         self.point = move.point
         self.teleports += moved
         self._record("teleport" if moved else "stay")
-        return move.result
+        return move.result if moved else None  # after none the step is an ordinary one
 
     def _land(self, move: Move, stride: Stride, state: Any) -> TeleportResult | None:
         """Make the teleport and its first step as one move that can be undone; None where it is not made."""

@@ -106,6 +106,14 @@ def norm(v: Tensor) -> Tensor:
     return size
 
 
+def inner(a: Tensor, b: Tensor) -> float:
+    """⟨a, b⟩, in float64 where it has left the range of their own precision."""
+    product = float(torch.dot(a, b))
+    if (product == 0.0 or not math.isfinite(product)) and a.dtype != torch.float64 and a.device.type != "mps":
+        return float(torch.dot(a.double(), b.double()))
+    return product
+
+
 def read(scalars: Sequence[Tensor], lengths_of: Sequence[Tensor] = ()) -> list[float]:
     """The scalars, or flat lists of them, and then ‖v‖₂ of the vectors, in one read: each one waits for the device."""
     device = (lengths_of[0] if lengths_of else scalars[0]).device
@@ -303,8 +311,10 @@ class Objective(ABC):
         first, second = point.value, self.at(point.x).value
         if not math.isfinite(first) or not math.isfinite(second):
             return  # numerical trouble is answered by a status, not by an error
-        # Parallel reductions may differ in the last bits; noise from dropout is far above this.
-        slack = 1e3 * torch.finfo(self.dtype).eps * max(abs(first), abs(second))
+        # Parallel reductions may differ in the last bits; noise from dropout is far above this. In half precision a
+        # thousand times the last bit would be the number itself.
+        eps = torch.finfo(self.dtype).eps
+        slack = min(1e3 * eps, max(4.0 * eps, 1e-2)) * max(abs(first), abs(second))
         if abs(first - second) > slack:
             raise ObjectiveError(
                 f"the loss is not deterministic: two evaluations at the same point gave {first!r} and "

@@ -40,6 +40,12 @@ def test_a_teleport_in_a_metric_is_the_teleport_of_the_rescaled_function(solver:
     assert ours.value <= ours.value_start
 
 
+def test_the_callback_sees_the_users_variables() -> None:
+    seen: list[Tensor] = []
+    levelport.teleport(quartic, START, metric=METRIC, callback=lambda row, point: seen.append(point.x))
+    torch.testing.assert_close(seen[0], START)
+
+
 def test_the_structure_of_x_is_the_structure_of_the_metric() -> None:
     x = {"a": torch.ones(2).double(), "b": torch.ones(1).double()}
     metric = {"a": torch.full((2,), 9.0).double(), "b": torch.ones(1).double()}

@@ -15,9 +15,10 @@ from typing import Any
 import data_parallel_worker as worker
 import pytest
 import torch
+import torch.distributed as dist
 
 from levelport import ObjectiveError
-from levelport.objectives import LinearObjective
+from levelport.objectives import FunctionObjective, LinearObjective
 from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.parameters import ParametersObjective
 from levelport.optim import Never, Teleported, Teleporter
@@ -174,3 +175,23 @@ def test_without_a_process_group_the_remedy_is_named() -> None:
     X, y = worker.data()
     with pytest.raises(ObjectiveError, match="torchrun"):
         DistributedObjective(LinearObjective.logistic(X, y), samples=len(X))
+
+
+@pytest.mark.parametrize("apart", [0, 1])
+def test_equal_dimensions_are_equal_beyond_the_digits_of_float64(monkeypatch: pytest.MonkeyPatch, apart: int) -> None:
+    dimension, ranks = 110_000_001, 3
+
+    def three_ranks(self: DistributedObjective, shape: torch.Tensor) -> torch.Tensor:
+        other = torch.tensor([5, dimension + apart, (dimension + apart) ** 2], dtype=shape.dtype)
+        return shape + shape + other
+
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_world_size", lambda group: ranks)
+    monkeypatch.setattr(DistributedObjective, "sum", three_ranks)
+    local = FunctionObjective(lambda x: x.sum(), like=torch.zeros(1))
+    local.dimension = dimension
+    if apart:
+        with pytest.raises(ObjectiveError, match="disagree about the dimension"):
+            DistributedObjective(local, samples=5)
+    else:
+        assert DistributedObjective(local, samples=5).samples == 15

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from levelport import Auto, Every, FunctionObjective, Teleported, TeleportStatus, minimize, teleport
+from levelport import Auto, Every, FunctionObjective, Never, Teleported, TeleportStatus, minimize, teleport
+from levelport.numerics.newton import newton_step
 from levelport.objective import norm
 from levelport.optim import Armijo, Polyak
 from levelport.problems.functions import rosenbrock
@@ -125,6 +126,29 @@ def test_autocast_around_a_solve_changes_nothing(verb: object) -> None:
 def test_minimize_refuses_noise() -> None:
     with pytest.raises(ValueError, match="not deterministic"):
         minimize(lambda x: x.square().sum() * (1.0 + torch.rand(())), tensor(1.0, 1.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_noise_is_noticed_in_any_precision(dtype: torch.dtype) -> None:
+    factors = iter([1.0, 1.2, 1.0, 1.2])
+    with pytest.raises(ValueError, match="not deterministic"):
+        teleport(lambda x: x.square().sum() * next(factors), torch.tensor([3.0, 2.0], dtype=dtype))
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "newton-cg"])
+@pytest.mark.parametrize(("dtype", "scale"), [(torch.float16, 50.0), (torch.float32, 1e21)], ids=str)
+def test_slopes_beyond_the_range_of_the_dtype(method: str, dtype: torch.dtype, scale: float) -> None:
+    """‖∇f‖² is no number of the dtype, and f has a minimum all the same."""
+    start = torch.tensor([3.0, 2.0], dtype=dtype)
+    result = minimize(lambda x: scale * x.square().sum(), start, method, schedule=Never())
+    assert float(result.x.abs().max()) <= 1e-5
+
+
+@pytest.mark.parametrize("scale", [1e-16, 1e16])
+def test_newtons_step_in_single_precision_is_free_of_units(scale: float) -> None:
+    objective = FunctionObjective(lambda x: scale * (x[0] ** 2 + 5.0 * x[1] ** 2), like=torch.zeros(2))
+    solved = newton_step(objective.at(torch.tensor([3.0, 2.0])), tolerance=1e-4, max_hvps=10)
+    torch.testing.assert_close(solved.step, torch.tensor([-3.0, -2.0]))
 
 
 def test_steps_beyond_the_range_of_single_precision_are_no_error() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from problems_for_tests import Case, all_cases
+from torch import Tensor
 
-from levelport import Auto, TeleportStatus, teleport
+from levelport import SQP, Auto, TeleportStatus, teleport
+from levelport.problems.functions import rosenbrock
 
 
 @pytest.mark.parametrize("level_set", [False, True])
@@ -33,3 +37,38 @@ def test_converged_means_aligned(case: Case, level_set: bool) -> None:
             sine = result.kkt_residual * result.gradient_norm / abs(result.curvature)
             assert sine <= 2e-6
             assert level_set or result.curvature > 0.0
+
+
+def bump(x: Tensor) -> Tensor:
+    return -torch.exp(-0.5 * x.square().sum())
+
+
+@pytest.mark.parametrize("solver", ["sqp", SQP.released(), "krylov", "auto"], ids=str)
+def test_no_kkt_point_where_the_gradient_grows_below_the_level(solver: str | SQP) -> None:
+    """Outside the inflection of a bump every point has H g parallel to g, with λ < 0: ‖∇f‖ is largest at |x| = 1."""
+    result = teleport(bump, torch.tensor([1.5, 1.0], dtype=torch.float64), solver)
+    if result.status is TeleportStatus.CONVERGED:
+        assert result.gradient_norm == pytest.approx(math.exp(-0.5), rel=1e-6)
+    else:
+        assert result.curvature < 0.0
+
+
+def test_a_target_alignment_is_seen_where_the_solver_took_no_product() -> None:
+    start = torch.tensor([-1.2, 1.0], dtype=torch.float64)
+    result = teleport(rosenbrock, start, "krylov", target_alignment=0.5)
+    assert result.status is TeleportStatus.TARGET_REACHED
+    assert result.alignment >= 0.5
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.85])
+def test_the_level_set_at_the_value_zero_is_as_good_as_any_other(shift: float) -> None:
+    """On an ellipse the gradient is largest at the ends of its short axis: ‖∇f‖² = 4·4·f."""
+
+    def ellipse(z: Tensor) -> Tensor:
+        return (z[0] - 0.3) ** 2 + 4.0 * (z[1] - 0.7) ** 2 - shift
+
+    start = torch.tensor([1.0, 1.0], dtype=torch.float64)
+    result = teleport(ellipse, start, level_set=True)
+    assert result.status is TeleportStatus.CONVERGED
+    assert result.gradient_norm == pytest.approx(4.0 * math.sqrt(0.85), rel=1e-8)
+    assert result.value == pytest.approx(float(ellipse(start)), abs=1e-12 + 1e-9 * abs(result.value))

@@ -152,21 +152,6 @@ class KrylovModel(Lanczos):
         decrease = -float(c @ step + 0.5 * (theta * step) @ step)
         return step, decrease
 
-    def project(self, v: Tensor) -> Tensor:
-        """⟨v_i, v⟩, the Ritz coordinates of the part of ``v`` inside the space."""
-        return self._ritz_basis.T @ (self._basis[: self.size] @ v).to(self._ritz_basis)
-
-    def steepest(self) -> Tensor:
-        """v_max, the Ritz vector of the largest Ritz value."""
-        return self.ritz_vector(-1)
-
-    def predicted_norm(self) -> float:
-        """sqrt(2 θ_max · decrease): the largest gradient norm that the model sees on its level set."""
-        _, decrease = self.descent()
-        if not self.convex():
-            return math.nan
-        return math.sqrt(2.0 * self.largest) * math.sqrt(max(0.0, decrease))  # their product may leave the range
-
 
 @dataclass(frozen=True)
 class Extremes:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from levelport.numerics.curvature import hessian_matrix
-from levelport.objective import Objective, Point, norm
+from levelport.objective import Objective, Point, inner, norm
 from levelport.objectives.linear import LinearObjective
 
 DENSE_LIMIT = 3000
@@ -38,7 +38,8 @@ class NewtonStep:
 def newton_step(point: Point, *, tolerance: float, max_hvps: int) -> NewtonStep:
     """Solve ∇²f s = -∇f at ``point`` to a relative residual of ``tolerance``, with at most ``max_hvps`` products."""
     # In units of the gradient where its square may leave the range.
-    unit = 1.0 if 1e-100 < point.gradient_norm < 1e100 else point.gradient_norm
+    largest = torch.finfo(point.x.dtype).max ** (1.0 / 3.0)
+    unit = 1.0 if 1.0 / largest < point.gradient_norm < largest else point.gradient_norm
     residual = -point.gradient / unit
     result = NewtonStep(torch.zeros_like(residual))
     first = point.gradient_norm / unit
@@ -54,7 +55,7 @@ def newton_step(point: Point, *, tolerance: float, max_hvps: int) -> NewtonStep:
         result.step.add_(length * search)  # a factor alpha= must not exceed the range of the dtype
         residual = residual - length * image
         result.decrease += 0.5 * length * energy
-        following = float(torch.dot(residual, residual))
+        following = inner(residual, residual)
         if following <= (tolerance * first) ** 2:
             break
         search = residual + (following / energy) * search
@@ -113,7 +114,7 @@ def find_minimum(
 
 
 def _armijo(objective: Objective, point: Point, direction: Tensor) -> Point | None:
-    slope = float(torch.dot(point.gradient, direction))
+    slope = inner(point.gradient, direction)
     resolution = 8 * torch.finfo(objective.dtype).eps * max(abs(point.value), 1e-300)
     length = 1.0
     while length * abs(slope) > resolution:

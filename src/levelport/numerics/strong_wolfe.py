@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from levelport.objective import Point
+from levelport.objective import Point, inner
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def strong_wolfe(
 
     None if ``direction`` does not descend or nothing decreases f.
     """
-    slope = float(torch.dot(start.gradient, direction))
+    slope = inner(start.gradient, direction)
     if not slope < 0.0:
         return None
     origin = _Trial(0.0, start, start.value, slope)
@@ -64,7 +64,7 @@ def strong_wolfe(
         return trial.value > origin.value + c1 * trial.t * slope + noise or trial.value > low.value + noise
 
     def with_slope(trial: _Trial) -> _Trial:
-        return _Trial(trial.t, trial.point, trial.value, float(torch.dot(trial.point.gradient, direction)))
+        return _Trial(trial.t, trial.point, trial.value, inner(trial.point.gradient, direction))
 
     def flat(trial: _Trial) -> bool:
         return abs(trial.slope) <= -c2 * slope

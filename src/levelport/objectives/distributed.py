@@ -62,12 +62,13 @@ class DistributedObjective(Objective):
         self.device = local.device
         self.deterministic = local.deterministic
         self.cheap_products = getattr(local, "cheap_products", False)
-        shape = torch.tensor([samples, local.dimension, local.dimension**2], dtype=torch.float64, device=self.device)
-        total = self.sum(shape).tolist()
-        self.samples = int(total[0])
-        self.weight = samples / total[0]
+        # Whole numbers that wrap around: float64 does not hold the square of a hundred million exactly.
+        square = (local.dimension**2 + 2**63) % 2**64 - 2**63
+        shape = torch.tensor([samples, local.dimension, square], dtype=torch.int64, device=self.device)
+        self.samples, dimensions, squares = self.sum(shape).tolist()
+        self.weight = samples / self.samples
         ranks = dist.get_world_size(group)
-        if ranks * total[2] != total[1] ** 2:  # the variance of the dimensions over the ranks
+        if (ranks * squares - dimensions**2) % 2**64 != 0:  # the variance of the dimensions over the ranks
             raise ObjectiveError(f"the ranks disagree about the dimension; here it is {local.dimension}.")
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:

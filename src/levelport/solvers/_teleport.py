@@ -91,7 +91,8 @@ def teleport(
         result, point = teleport_from(start, objective, settings.begin(), settings, callback)
     else:
         weighted = InMetric.like(x, objective, metric)
-        result, point = teleport_from(weighted.around(start), weighted, settings.begin(), settings, callback)
+        seen = None if callback is None else lambda row, point: callback(row, weighted.underneath(point))
+        result, point = teleport_from(weighted.around(start), weighted, settings.begin(), settings, seen)
         point = weighted.underneath(point)
     # The same result around the user's own kind of variables.
     return cast("TeleportResult[X]", replace(result, x=structure.assemble(structure.leaves(point.x))))  # type: ignore[arg-type]

@@ -78,6 +78,13 @@ class Certificate:
         """sin ∠(g, H g), the scale-free size of the KKT residual."""
         return math.sqrt(max(0.0, 1.0 - self.alignment**2)) if math.isfinite(self.alignment) else math.inf
 
+    def kkt(self, *, level_set: bool, tol: float) -> bool:
+        """Whether H g is parallel to g to ``tol``, and its multiplier has the right sign.
+
+        In the sub-level set that is λ ≥ 0: where λ < 0 the gradient grows into the interior.
+        """
+        return self.misalignment <= tol and (level_set or self.curvature >= 0.0)
+
 
 @dataclass(frozen=True)
 class Frame:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from levelport.objective import Objective, Point
+from levelport.objective import Objective, Point, norm
 from levelport.objectives.isolation import full_precision
 from levelport.solvers.certificate import Certificate
 from levelport.solvers.contract import Callback, Monitor, Outcome, Solver, TeleportProblem
@@ -92,8 +92,7 @@ def _move(
         certificate = Certificate.unknown()
     elif certify or outcome.certificate is None:
         certificate = Certificate.at(point)
-        if outcome.status is TeleportStatus.PREDICTED and certificate.misalignment <= settings.tol:
-            outcome = replace(outcome, status=TeleportStatus.CONVERGED)
+        outcome = replace(outcome, status=_known_by(certificate, outcome, problem))
     else:
         certificate = outcome.certificate
     result = TeleportResult(
@@ -129,6 +128,17 @@ def _solve(solver: Solver, problem: TeleportProblem, monitor: Monitor) -> Outcom
     return outcome if doubt is None or outcome.detail else replace(outcome, detail=doubt)
 
 
+def _known_by(certificate: Certificate, outcome: Outcome, problem: TeleportProblem) -> TeleportStatus:
+    """The status of a solver that took no product at its answer, now that there is one."""
+    status = outcome.status
+    if status in (TeleportStatus.PREDICTED, TeleportStatus.NOT_WORTHWHILE):
+        if problem.meets_target(outcome.point, certificate):
+            return TeleportStatus.TARGET_REACHED
+        if status is TeleportStatus.PREDICTED and certificate.kkt(level_set=problem.level_set, tol=problem.tol):
+            return TeleportStatus.CONVERGED
+    return status
+
+
 def _uphold_guarantee(outcome: Outcome, problem: TeleportProblem) -> Outcome:
     """The start itself in place of a point that raises the loss or shrinks the gradient."""
     point, start = outcome.point, problem.start
@@ -143,6 +153,9 @@ def _slack(solver: Solver, start: Point, level_set: bool, dtype: torch.dtype) ->
         return 0.0
     slack = solver.slack(start.value, dtype)
     if level_set:
+        eps = torch.finfo(dtype).eps
         smallest = max(abs(start.value), torch.finfo(dtype).tiny)
-        slack = max(slack, max(_LEVEL_SET_SLACK, 1e2 * torch.finfo(dtype).eps) * smallest)
+        # Where f(w) is near 0, its own size says nothing: the last digits of x move f by eps·‖∇f‖‖x‖.
+        resolution = 1e2 * eps * start.gradient_norm * float(norm(start.x))
+        slack = max(slack, max(_LEVEL_SET_SLACK, 1e2 * eps) * smallest, resolution)
     return slack

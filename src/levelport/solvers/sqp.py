@@ -71,6 +71,8 @@ GROWTH_RATIO = 5.0
 Both sides are logarithms of either sign, so this fires at few places.
 """
 
+_INWARD = "the algorithm's test is met, but this is no KKT point: λ < 0, so that the gradient grows below the level"
+
 RECOVERY = 5
 """After a failed search ρ is put back by this many shrinkings."""
 
@@ -155,7 +157,7 @@ class SQP(Solver):
         """Iterate from the start until KKT, the budget or the iteration limit."""
         point, rho = problem.start, self.rho
         edge = math.inf if problem.radius is None else 0.99 * problem.radius
-        status = TeleportStatus.BUDGET_SPENT
+        status, detail = TeleportStatus.BUDGET_SPENT, ""
         for _ in range(self.max_iterations):
             # One HVP for this iterate and one for the certificate of the point returned.
             if (stop := monitor.should_stop(hvps_needed=2)) is not None:
@@ -166,7 +168,9 @@ class SQP(Solver):
             excess = point.value - problem.level
             violation = abs(excess) if problem.level_set else max(0.0, excess)
             if certificate.kkt_residual * certificate.kkt_residual <= self.epsilon and violation <= self.delta:
-                status = TeleportStatus.CONVERGED
+                inward = certificate.curvature < 0.0 and not problem.level_set
+                status = TeleportStatus.STALLED if inward else TeleportStatus.CONVERGED
+                detail = _INWARD if inward else ""
                 break
             if problem.meets_target(point, certificate):
                 status = TeleportStatus.TARGET_REACHED
@@ -184,9 +188,9 @@ class SQP(Solver):
                 status = TeleportStatus.TRUST_RADIUS
                 break
         if self.final == "last":
-            return Outcome(point, status)
+            return Outcome(point, status, detail)
         monitor.offer(retract(problem, point))
-        return Outcome(monitor.best, status)
+        return Outcome(monitor.best, status, detail)
 
     def _search(
         self, problem: TeleportProblem, point: Point, certificate: Certificate, rho: float

@@ -1,7 +1,8 @@
 """The metric of an optimizer that divides by second moments: m = √v̂ + ε, Adam's, in the order of the parameters.
 
-A step of Adam is -lr m̂/(√v̂ + ε): a gradient step in the metric diag(√v̂ + ε), apart from the momentum. Before the first
-step nothing is known, and the metric is the ordinary one.
+A step of Adam is -lr m̂/(√v̂ + ε): a gradient step in the metric diag(√v̂ + ε), apart from the momentum. With amsgrad v is
+the largest so far, and centred RMSprop divides by the root of the variance, v - ḡ². Before the first step nothing is
+known, and the metric is the ordinary one.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ def optimizer_metric(optimizer: torch.optim.Optimizer, parameters: list[Tensor])
         state, group = optimizer.state.get(p, {}), group_of[p]
         if "exp_avg_sq" in state:
             correction = 1.0 - group["betas"][1] ** float(state["step"])
-            moments = state["exp_avg_sq"] / correction
+            moments = state.get("max_exp_avg_sq", state["exp_avg_sq"]) / correction
         elif "square_avg" in state:
             moments = state["square_avg"]
-        elif "sum" in state:
+            if "grad_avg" in state:
+                moments = (moments - state["grad_avg"].square()).clamp_min(0.0)  # rounding may leave it below 0
+        elif "sum" in state and float(state["step"]) > 0.0:  # Adagrad makes its state before the first step
             moments = state["sum"]
         else:
             parts.append(torch.ones(p.numel(), dtype=p.dtype, device=p.device))

@@ -48,6 +48,8 @@ class Trial:
         value, cost_before: f and the cost of the run when it began.
         scale: what losses are measured against there.
         jump: the largest rise between plain losses before it.
+        value_later, cost_later: f and the cost of the run at the first tick from :attr:`horizon` on; NaN until then,
+            and also where another teleport came first.
     """
 
     index: int
@@ -59,6 +61,13 @@ class Trial:
     cost_before: float = 0.0
     scale: float = 1.0
     jump: float = 0.0
+    value_later: float = math.nan
+    cost_later: float = math.nan
+
+    @property
+    def horizon(self) -> float:
+        """The cost of the run when plain steps have cost twice what the trial cost."""
+        return self.cost_before + 3.0 * self.cost
 
     @property
     def worth(self) -> float:
@@ -90,6 +99,9 @@ class History:
             before, trial = self.ticks[-1], self.trials[-1]
             # The bill of the tick, teleport and ordinary step together.
             self.trials[-1] = replace(trial, cost=cost - before.cost, decrease=before.value - value)
+        # Noted when it happens: the tick itself will be forgotten.
+        if self.trials and math.isnan(self.trials[-1].cost_later) and cost >= self.trials[-1].horizon:
+            self.trials[-1] = replace(self.trials[-1], value_later=value, cost_later=cost)
         self.ticks.append(Tick(index, value, gradient_norm, cost))
         del self.ticks[:-KEPT_TICKS]
 

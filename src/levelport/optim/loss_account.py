@@ -155,23 +155,21 @@ class Horizon(Schedule):
             return False
         failures = 0
         for trial in reversed(history.trials):
-            if self._paid(trial, history):
+            if self._paid(trial):
                 break
             failures += 1
         last = history.trials[-1] if history.trials else None
         if last is None:
             return math.isfinite(history.plain_rate(5))
-        return now.cost >= last.cost_before + 3.0 * last.cost * 2**failures
+        return now.cost >= last.cost_before + 3.0 * last.cost * 2**failures  # so never before its own horizon
 
     @staticmethod
-    def _paid(trial: Trial, history: History) -> bool:
+    def _paid(trial: Trial) -> bool:
         """Judged at the first tick after plain steps of twice the cost; not paid as long as there is none."""
-        horizon = trial.cost_before + 3.0 * trial.cost
-        later = next((tick for tick in history.ticks if tick.cost >= horizon), None)
-        if later is None:
+        if math.isnan(trial.cost_later):
             return False
-        forgone = max(trial.plain_rate, 0.0) * (later.cost - trial.cost_before)
-        return trial.value - later.value > max(forgone, 2.0 * trial.jump)
+        forgone = max(trial.plain_rate, 0.0) * (trial.cost_later - trial.cost_before)
+        return trial.value - trial.value_later > max(forgone, 2.0 * trial.jump)
 
     def limits(self, history: History) -> Limits:
         forgone = max(history.plain_rate(5), 0.0) * predicted_cost(self.vectors, history)

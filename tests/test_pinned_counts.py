@@ -53,13 +53,13 @@ def median_cost(objective: Objective, x: Tensor) -> float:
     ("name", "cost"),
     [
         (ProblemName("logistic", "logreg/blood", 1e-6), 23.0),
-        (ProblemName("logistic", "logreg/pima", 1e-3), 25.0),
+        (ProblemName("logistic", "logreg/pima", 1e-3), 22.0),
         (ProblemName("logistic", "logreg/ionosphere", 1e-4), 117.0),
         (ProblemName("logistic", "logreg/chess-krvkp", 1e-3), 53.0),
         (ProblemName("quadratic", "condition 1e4"), 361.0),
         (ProblemName("function", "beale"), 32.0),
-        (ProblemName("function", "rosenbrock"), 115.5),
-        (ProblemName("function", "rosenbrock-10"), 266.0),
+        (ProblemName("function", "rosenbrock"), 124.0),
+        (ProblemName("function", "rosenbrock-10"), 265.0),
     ],
     ids=str,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import weakref
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from levelport.optim import At, Batches, Every, Horizon, LossAccount, Never, Tel
 from levelport.optim.history import History
 from levelport.optim.schedules import Schedule
 from levelport.optim.transaction import Stride
+from levelport.optim.undo import Guard
 
 
 def network(seed: int = 0, activation: type[nn.Module] = nn.Softplus) -> tuple[nn.Module, Tensor, Tensor]:
@@ -152,6 +154,107 @@ def test_a_move_that_has_stood_is_let_go_of() -> None:
     evaluations = 0
     assert teleporter.maybe(loss) is None
     assert evaluations == 0
+
+
+def on_batches(kind: str, seed: int) -> tuple[Teleporter, nn.Module]:
+    """Sixty steps on batches of 32, with teleports every ten steps, or by hand on all of the data."""
+    torch.manual_seed(seed)
+    x = torch.randn(256, 5)
+    y = (x @ torch.randn(5, 1)).tanh() + 0.3 * torch.randn(256, 1)
+    model = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.05), Never() if kind == "by hand" else Every(10))
+    teleporter = optimizer.teleporter
+    for step in range(60):
+        chosen = torch.randint(0, 256, (32,))
+
+        def loss(chosen: Tensor = chosen) -> Tensor:
+            return nn.functional.mse_loss(model(x[chosen]), y[chosen])
+
+        if kind == "by hand" and step in (10, 40):
+            optimizer.teleport(lambda: nn.functional.mse_loss(model(x), y))
+        if kind == "step":
+            optimizer.step(loss)
+            continue
+        teleporter.maybe(loss)
+        optimizer.wrapped.zero_grad()
+        loss().backward()
+        optimizer.wrapped.step()
+    return teleporter, model
+
+
+def test_batches_do_not_undo_moves_whoever_takes_the_steps() -> None:
+    """The watch of ``maybe`` knew no losses before a move and took every rise of a batch for the move's doing."""
+    moves = undone = 0
+    for seed in range(4):
+        wrapped, model = on_batches("step", seed)
+        teleporter, twin = on_batches("maybe", seed)
+        assert (teleporter.teleports, teleporter.undone) == (wrapped.teleports, wrapped.undone)
+        for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(p, q)
+        moves, undone = moves + teleporter.teleports, undone + teleporter.undone
+    assert moves >= 20  # of 24
+    assert undone <= 4
+
+
+def test_losses_of_batches_are_not_held_against_the_loss_of_all_data() -> None:
+    """The level of a teleport by hand is one of another loss than the steps'."""
+    outcomes = [on_batches("by hand", seed)[0] for seed in range(4)]
+    assert sum(teleporter.teleports for teleporter in outcomes) == 8
+    assert sum(teleporter.undone for teleporter in outcomes) <= 1
+
+
+def test_before_the_noise_is_known_only_a_sharp_rise_undoes() -> None:
+    for sharp in (4.5, math.inf, math.nan):
+        guard: Guard[str] = Guard(noisy=True)
+        guard.watch(1.0, "back")
+        assert guard.look(3.5) is None
+        assert guard.look(sharp) == "back"
+
+
+@pytest.mark.parametrize(("after", "expected"), [([0.9, 1.1], None), ([2.0], "back")])
+def test_the_noise_is_learnt_from_the_losses_after_a_move(after: list[float], expected: str | None) -> None:
+    """Twenty of them; those that go up and down around the level stand, those that stay above it do not."""
+    guard: Guard[str] = Guard(noisy=True)
+    guard.watch(1.0, "back")
+    seen = [after[step % len(after)] for step in range(21)]
+    found = []
+    for value in seen:
+        found.append(guard.look(value))
+        guard.grants(False, value)
+    assert found[:20] == [None] * 20
+    assert found[20] == expected
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_watch_ends_where_nobody_looks(copied: bool) -> None:
+    """A teleport by hand, a thousand steps, then a batch that is higher by a tenth: the run went back to the start."""
+    model, x, y = network()
+    teleporter = Teleporter(torch.optim.SGD(model.parameters(), lr=1e-3), Never())
+
+    def loss() -> Tensor:
+        return nn.functional.mse_loss(model(x), y)
+
+    teleporter.teleport(loss)
+    assert teleporter.moved
+    if copied:
+        model, teleporter = copy.deepcopy((model, teleporter))
+    for _ in range(1000):
+        teleporter.optimizer.zero_grad()
+        loss().backward()
+        teleporter.optimizer.step()
+    assert teleporter.state_dict()["back"] is None  # the copy of parameters and state is gone
+    place = [p.detach().clone() for p in model.parameters()]
+    teleporter.maybe(loss)
+    teleporter.maybe(lambda: 1.1 * loss())
+    assert teleporter.undone == 0
+    assert all(torch.equal(p, then) for p, then in zip(model.parameters(), place, strict=True))
+
+
+def test_the_optimizer_does_not_keep_a_teleporter_alive() -> None:
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1)
+    gone = weakref.ref(Teleporter(optimizer, Never()))
+    assert gone() is None
+    optimizer.step()
 
 
 def test_what_a_step_size_can_bear() -> None:

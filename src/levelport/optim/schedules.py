@@ -64,6 +64,19 @@ class Schedule(ABC):
     def due(self, tick: int, history: History) -> bool:
         """Whether to teleport before the step of this tick. ``history`` ends with this tick."""
 
+    def tick(self, step: int, steps_per_epoch: int | None) -> int | None:
+        """Which tick begins with this step; None inside an epoch."""
+        if self.unit == "steps":
+            return step
+        assert steps_per_epoch is not None
+        epoch, inside = divmod(step, steps_per_epoch)
+        return None if inside else epoch
+
+    def planned(self, step: int, steps_per_epoch: int | None) -> bool:
+        """Whether a teleport before this step is known in advance."""
+        tick = self.tick(step, steps_per_epoch)
+        return not self.watches and tick is not None and self.due(tick, History())
+
     def limits(self, history: History) -> Limits | None:
         """What the teleport that is due may use, where the schedule has an opinion."""
         return None

@@ -1,12 +1,14 @@
-"""Which optimizers, and which parameters of them, can be teleported: asked once, before a run begins."""
+"""Which optimizers, and which parameters of them, can be teleported, and when: asked once, before a run begins."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+from levelport import checks
 from levelport.objective import ObjectiveError
 from levelport.objectives.structure import check_leaves
+from levelport.optim.schedules import Schedule
 
 
 def check_optimizer(optimizer: object) -> None:
@@ -33,3 +35,18 @@ def check_parameters(parameters: list[Tensor]) -> None:
             "them first."
         )
     check_leaves(list(dict.fromkeys(parameters)))
+
+
+def check_schedule(schedule: object, steps_per_epoch: int | None, *, distributed: bool) -> None:
+    """Raise where ``schedule`` is none, counts what nobody knows, or would let ranks decide differently."""
+    if not isinstance(schedule, Schedule):
+        raise TypeError(f"schedule must be a schedule such as Every(50, start=5), not {schedule!r}.")
+    if schedule.unit == "epochs" and steps_per_epoch is None:
+        raise ValueError(f"the schedule ({schedule}) counts epochs: pass steps_per_epoch=len(loader).")
+    if steps_per_epoch is not None:
+        checks.whole("steps_per_epoch", steps_per_epoch, at_least=1)
+    if distributed and schedule.watches:
+        raise ValueError(
+            f"the schedule ({schedule}) looks at the loss of this rank, so ranks would decide differently and wait "
+            "for each other. With distribute= use one that is fixed in advance, such as Every(50)."
+        )

@@ -34,9 +34,9 @@ from levelport.optim.history import History
 from levelport.optim.newton_cg import NewtonCG
 from levelport.optim.schedules import Schedule
 from levelport.optim.second_moments import check_metric, optimizer_metric
-from levelport.optim.suitable import check_optimizer, check_parameters
+from levelport.optim.suitable import check_optimizer, check_parameters, check_schedule
 from levelport.optim.transaction import Landing, Stride, check_unused, land
-from levelport.optim.undo import Guard, OptimizerBack
+from levelport.optim.undo import KEPT, Guard, OptimizerBack, tell_of_steps
 from levelport.solvers import Move, Settings, Solver, TeleportResult, move_from
 
 Hook = Callable[[TeleportResult], object]
@@ -107,21 +107,11 @@ class Teleporter:
         check_optimizer(optimizer)
         if schedule is None:
             schedule = defaults.schedule_for(optimizer) if distribute is None else defaults.RANKS_SCHEDULE
-        if not isinstance(schedule, Schedule):
-            raise TypeError(f"schedule must be a schedule such as Every(50, start=5), not {schedule!r}.")
+        check_schedule(schedule, steps_per_epoch, distributed=distribute is not None)
         checks.one_of("momentum", momentum, ("keep", "reset"))
         checks.one_of("noise", noise, ("refuse", "replay"))
         if momentum == "reset" and isinstance(optimizer, torch.optim.Adagrad):
             raise ValueError("momentum='reset' does not work with Adagrad, which makes its state only once.")
-        if schedule.unit == "epochs" and steps_per_epoch is None:
-            raise ValueError(f"the schedule ({schedule}) counts epochs: pass steps_per_epoch=len(loader).")
-        if steps_per_epoch is not None:
-            checks.whole("steps_per_epoch", steps_per_epoch, at_least=1)
-        if distribute is not None and schedule.watches:
-            raise ValueError(
-                f"the schedule ({schedule}) looks at the loss of this rank, so ranks would decide differently and wait "
-                "for each other. With distribute= use one that is fixed in advance, such as Every(50)."
-            )
         self.optimizer = optimizer
         check_parameters(self.parameters())
         self.schedule = schedule
@@ -143,7 +133,9 @@ class Teleporter:
         searches = isinstance(optimizer, (ArmijoSGD, NewtonCG))
         self.first_step = first_step or ("optimizer" if searches else "included")
         self.teleports, self.moved = 0, False
-        self._guard: Guard[OptimizerBack] = Guard()
+        self._guard: Guard[OptimizerBack] = Guard(noisy=True)
+        self._looked = False  # at the loss before the step to come
+        tell_of_steps(optimizer, self._stepped)
         self._distribute = distribute
         self._spent = 0.0  # gradient equivalents since the start
         self._losses: list[float] = []  # since the last tick
@@ -161,6 +153,9 @@ class Teleporter:
 
         Returns:
             The result of the teleport, None if none was due.
+
+        The loss is evaluated once where somebody asks for it: a schedule that watches, or the watch over a move. That
+        one needs the losses of 20 steps before a teleport that is planned, to know how far they jump by themselves.
         """
         if self.schedule.watches_gradient:
             raise ValueError(
@@ -168,7 +163,7 @@ class Teleporter:
                 "WhenStalled(measure='progress'), or let levelport.Teleported take the steps."
             )
         value = math.nan
-        if self.schedule.watches or self.watching:
+        if self.schedule.watches or self.watching or self._soon:
             value = StepLoss(loss, self.parameters()).value()
             self.charge(0.5)
         self.charge(1.0)  # what a plain step costs
@@ -181,7 +176,7 @@ class Teleporter:
 
         ``value`` may be NaN where neither schedule nor watch asks for it, ``loss`` None for closures with a backward.
         """
-        self.moved = False
+        self.moved, self._looked = False, True
         if self._distribute is None:
             device = next(p.device for group in self.optimizer.param_groups for p in group["params"])
             value = agreed(value, device)
@@ -218,7 +213,18 @@ class Teleporter:
     @property
     def planned(self) -> bool:
         """Whether a schedule that is fixed in advance has a teleport before the next step."""
-        return not self.schedule.watches and self._due(math.nan, math.nan)
+        return self.schedule.planned(self.iteration, self.steps_per_epoch)
+
+    @property
+    def _soon(self) -> bool:
+        """Whether a move that will be watched is planned for one of the next steps."""
+        steps = range(self.iteration, self.iteration + KEPT)
+        return self._can_undo and any(self.schedule.planned(step, self.steps_per_epoch) for step in steps)
+
+    @property
+    def _can_undo(self) -> bool:
+        """Ranks see different losses and would decide differently, so that they do not watch."""
+        return self.first_step == "included" and self._distribute is None
 
     @property
     def watching(self) -> bool:
@@ -276,10 +282,8 @@ class Teleporter:
             generators.restore()
         self.moved = end is not start
         self.teleports += self.moved
-        if self.moved and self.first_step == "included" and self._distribute is None:
-            # Ranks see different losses and would decide differently, so that they do not watch.
-            known = result.value_start if math.isnan(level) and self.teleport_on is None else level
-            self._guard.watch(known, OptimizerBack.to(start, self.parameters(), self.optimizer))
+        if self.moved and self._can_undo:
+            self._guard.watch(level, OptimizerBack.to(start, self.parameters(), self.optimizer))
         self._guard.forget()
         self.last_teleport = result
         self.charge(result.cost.gradient_equivalents)
@@ -342,19 +346,26 @@ class Teleporter:
 
     def _due(self, value: float, gradient_norm: float) -> bool:
         """Tell the history what is new, and ask the schedule."""
-        schedule, tick = self.schedule, self.iteration
+        schedule, tick = self.schedule, self.schedule.tick(self.iteration, self.steps_per_epoch)
         if schedule.watches:
             self._losses.append(value)
-        if schedule.unit == "epochs":
-            assert self.steps_per_epoch is not None
-            if self.iteration % self.steps_per_epoch:
-                return False
-            tick = self.iteration // self.steps_per_epoch
+        if tick is None:
+            return False
         if schedule.watches:
             mean = sum(self._losses) / len(self._losses)
             self._losses = []
             self.history.observe(tick, mean, gradient_norm, self._spent)
         return schedule.due(tick, self.history)
+
+    def _stepped(self) -> None:
+        """The optimizer has taken a step, whoever asked it to."""
+        if not self._looked:
+            self._guard.unseen()
+        self._looked = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        tell_of_steps(self.optimizer, self._stepped)  # torch drops an optimizer's hooks when it is copied
 
     def state_dict(self) -> dict[str, Any]:
         """Where schedule and solver stand, and the way back from the last move; the optimizer has its own."""

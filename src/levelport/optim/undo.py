@@ -4,13 +4,19 @@ A move ends at no higher a loss (:mod:`levelport.optim.transaction`), but what t
 its momentum points elsewhere, or its step size is too long for the new valley. :class:`Guard` looks at the losses that
 follow. Where one rises above the level that was left, or climbs again from the lowest since, it hands out the way back,
 and the schedule's next wishes are not granted: one, three, seven, more after every failure in a row.
+
+Losses of mini-batches rise by themselves. How far is told by those before the move; where too few of them were seen, by
+the first ones after it, and until then only a sharp rise counts. A level is a loss of the steps, never of something
+else that was teleported on: only losses of one kind can be compared.
 """
 
 from __future__ import annotations
 
 import math
+import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
@@ -18,38 +24,62 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-_PATIENCE = 10  # losses after a move that must not rise above the level at all
-_WATCHED = 50  # losses after a move that must not climb again
+_PATIENCE = 10  # steps after a move in which losses must not rise above the level at all
+_WATCHED = 50  # steps after a move in which they must not climb again
 _TOLERATED = 0.05  # of the lowest loss since the move, by which they may
-_KEPT = 20  # losses from which the noise of the run is judged
+_FEWEST = 5  # losses from which the noise of the run can be judged before a move
+_SHARP = 3.0  # times the level: what a loss may rise above it while the noise is not known
+
+KEPT = 20
+"""Losses from which the noise of the run is judged, where so many are known."""
 
 Back = TypeVar("Back")
 """Whatever leads back: parameters and state of an optimizer, a point and the state of a step rule."""
 
 
 class Losses:
-    """The last losses of a run, and how far they jump by themselves."""
+    """The last losses of a run, without a gap, and how far they jump by themselves.
 
-    def __init__(self, known: Iterable[float] = ()) -> None:
-        self._known: deque[float] = deque(known, maxlen=_KEPT)
+    Attributes:
+        since: how many there were since the last teleport.
+    """
+
+    def __init__(self, known: Iterable[float] = (), since: int = 0) -> None:
+        self._known: deque[float] = deque(known, maxlen=KEPT)
+        self.since = since
 
     def add(self, value: float) -> None:
-        """Remember the loss before a step."""
+        """Remember the loss before a step; one that nobody knows ends the row."""
         if math.isfinite(value):
             self._known.append(value)
+            self.since += 1
+        else:
+            self.clear()
 
     def clear(self) -> None:
-        """After a move the old losses say nothing about the next."""
+        """There was a gap."""
         self._known.clear()
+        self.since = 0
 
     @property
-    def jump(self) -> float:
-        """The largest rise from one loss to the next: what the batches, or the optimizer, do without a teleport."""
-        return max((later - earlier for earlier, later in pairwise(self._known)), default=0.0)
+    def last(self) -> float:
+        """The loss before the last step; NaN where nobody knows."""
+        return self._known[-1] if self._known else math.nan
 
-    def state_dict(self) -> list[float]:
+    @property
+    def jump(self) -> float | None:
+        """The largest rise from one loss to the next: what the batches, or the optimizer, do without a teleport.
+
+        Among the losses since the last teleport, where there are enough; None where there are not enough at all.
+        """
+        if len(self._known) < _FEWEST:
+            return None
+        among = list(self._known)[-max(self.since, _FEWEST) :]
+        return max(later - earlier for earlier, later in pairwise(among))
+
+    def state_dict(self) -> dict[str, Any]:
         """Plain numbers."""
-        return list(self._known)
+        return {"known": list(self._known), "since": self.since}
 
 
 @dataclass
@@ -57,53 +87,64 @@ class Watch:
     """The losses after a move, held against the level that it left.
 
     Attributes:
-        level: the loss before it, plus the margin.
-        margin: what the run jumps by itself.
+        level: the loss before it; where that is NaN, the first one after it.
+        margin: what the run jumps by itself; None as long as nobody knows.
         lowest: the lowest loss since.
-        seen: losses since.
+        steps: taken since.
+        known_from: the step from which the margin was known.
     """
 
     level: float
-    margin: float
+    margin: float | None = None
     lowest: float = math.inf
-    seen: int = 0
+    steps: int = 0
+    known_from: int = 0
 
-    @classmethod
-    def over(cls, level: float, jump: float) -> Watch:
-        """From the loss before a move and the largest rise among the losses before that."""
-        margin = 2.0 * max(0.0, jump) + 1e-6 * abs(level)
-        return cls(level + margin, margin)
+    def learn(self, jump: float | None) -> None:
+        """The largest rise from one loss to the next without a move: the test begins."""
+        if jump is not None:
+            self.margin = 2.0 * max(0.0, jump) + 1e-6 * abs(self.level)
+            self.known_from = self.steps
 
     def rises(self, value: float) -> bool:
         """Whether the loss is above the level that was left, or climbs again: the valley was too narrow after all."""
-        self.seen += 1
+        self.steps += 1
         self.lowest = min(self.lowest, value)
+        self.level = value if math.isnan(self.level) else self.level
+        if not math.isfinite(value):
+            return True
+        if self.margin is None:
+            return value > self.level + _SHARP * abs(self.level)
         climbs = value > self.lowest + _TOLERATED * abs(self.lowest) + self.margin
-        return climbs or not math.isfinite(value) or (self.seen <= _PATIENCE and value > self.level)
+        return climbs or (self.steps <= self.known_from + _PATIENCE and value > self.level + self.margin)
 
     @property
     def proved(self) -> bool:
         """Whether the move has stood the first test."""
-        return self.seen >= _PATIENCE
+        return self.margin is not None and self.steps >= self.known_from + _PATIENCE
 
     @property
     def ended(self) -> bool:
         """Whether what happens from now on is no longer the move's doing."""
-        return self.seen >= _WATCHED
+        return self.steps >= _WATCHED
 
 
 class Guard(Generic[Back]):
     """Watches the last move.
+
+    Args:
+        noisy: whether losses may rise by themselves, from batch to batch; f itself does not.
 
     Attributes:
         undone: moves taken back.
         back: what leads back from the last move; None where there is none to watch.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, noisy: bool = False) -> None:
         self.undone = 0
         self.back: Back | None = None
         self._watch: Watch | None = None
+        self._noisy = noisy
         self._recent = Losses()
         self._skip = 0  # times that a schedule's wish is not granted
         self._failures = 0  # in a row
@@ -117,6 +158,8 @@ class Guard(Generic[Back]):
         """The way back, if the last move has to be undone, now that the loss is ``value``."""
         if self._watch is None:
             return None
+        if self._watch.margin is None and self._recent.since >= KEPT:
+            self._watch.learn(self._recent.jump)
         if not self._watch.rises(value):
             self._failures = 0 if self._watch.proved else self._failures
             if self._watch.ended:
@@ -127,6 +170,14 @@ class Guard(Generic[Back]):
         self._failures += 1
         self._skip = 2**self._failures - 1
         return back
+
+    def unseen(self) -> None:
+        """A step was taken without a look at the loss before it."""
+        self._recent.clear()
+        if self._watch is not None:
+            self._watch.steps += 1
+            if self._watch.ended:
+                self.let_go()
 
     def let_go(self) -> None:
         """Watch no longer. The copy on the way back is as large as the parameters and the state."""
@@ -141,12 +192,13 @@ class Guard(Generic[Back]):
         return due
 
     def watch(self, level: float, back: Back) -> None:
-        """A move has been made, from the loss ``level``."""
-        self._watch, self.back = Watch.over(level, self._recent.jump), back
+        """A move has been made, from the loss ``level`` of the steps; NaN where it was made on something else."""
+        self._watch, self.back = Watch(self._recent.last if math.isnan(level) else level), back
+        self._watch.learn(self._recent.jump if self._noisy else 0.0)
 
     def forget(self) -> None:
-        """After a teleport, whatever came of it, the losses before it say nothing about the noise after it."""
-        self._recent.clear()
+        """After a teleport, whatever came of it, the losses before it say little about the noise after it."""
+        self._recent.since = 0
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers; the way back is the owner's to store."""
@@ -161,7 +213,7 @@ class Guard(Generic[Back]):
     def load_state_dict(self, state: Mapping[str, Any], back: Back | None) -> None:
         """The inverse of :meth:`state_dict`."""
         self.undone, self._skip, self._failures = state["undone"], state["skip"], state["failures"]
-        self._recent = Losses(state["recent"])
+        self._recent = Losses(**state["recent"])
         self._watch = None if state["watch"] is None else Watch(**state["watch"])
         self.back = back
 
@@ -208,6 +260,21 @@ class OptimizerBack:
         parameters = [known[number] for number in state_dict["parameters"]]
         state = {known[number]: _clone(entry) for number, entry in state_dict["state"].items()}
         return cls(parameters, state_dict["x"].to(parameters[0].device), state)
+
+
+def tell_of_steps(optimizer: torch.optim.Optimizer, stepped: Callable[[], object]) -> None:
+    """Call the method ``stepped`` after every step of ``optimizer``, as long as its owner lives.
+
+    A watch has to end, and its copies to go, also where nobody shows the losses.
+    """
+    method = weakref.WeakMethod(stepped)
+
+    def hook(*_: object) -> None:
+        if (alive := method()) is not None:
+            alive()
+
+    with suppress(AttributeError):  # wrappers that leave out torch's constructor have no hooks
+        optimizer.register_step_post_hook(hook)
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:

@@ -155,6 +155,18 @@ def test_the_group_around_an_activation_is_exact_on_few_samples_and_on_no_others
         assert float(change.abs().max()) > 1e-3
 
 
+def test_an_activation_in_place_moves_like_any_other() -> None:
+    ends = []
+    for inplace in (False, True):
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Linear(3, 12), nn.ReLU(inplace=inplace), nn.Linear(12, 1)).double()
+        objective = ModuleObjective(module, F.mse_loss, torch.randn(6, 3).double(), torch.randn(6, 1).double())
+        result = teleport(objective, objective.initial_point(), ActivationGroup(module))
+        assert result.gain > 10.0
+        ends.append(result.x)
+    assert torch.equal(*ends)
+
+
 def test_with_more_samples_than_units_the_group_around_an_activation_needs_leave_to_raise_f() -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2)).double()

@@ -142,7 +142,7 @@ class _Chart:
             shift = None if bias is None else x[bias].double()
             outputs = nn.functional.linear(hidden, matrix, shift)
             layers.append(_Layer(weight, bias, matrix, shift, hidden, outputs, activation))
-            hidden = activation(outputs)
+            hidden = activation(outputs.clone())  # an activation in place would overwrite the Z kept above
         return cls(x.double(), tuple(layers))
 
     @property

@@ -23,6 +23,7 @@ from levelport.symmetries import (
     UnsupportedModuleError,
     chain_of,
 )
+from levelport.symmetries.null_space import null_basis
 
 MODULES = 200
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-13}
@@ -132,6 +133,32 @@ def test_null_space_moves_are_exact_on_the_samples_and_on_no_others() -> None:
     others = torch.randn(7, 5).double()
     change = objective.predict(result.x, others) - objective.predict(objective.initial_point(), others)
     assert float(change.abs().max()) > 1e-3
+
+
+def test_a_null_space_is_found_in_single_precision_as_in_double() -> None:
+    gains = {}
+    for dtype in (torch.float64, torch.float32):
+        torch.manual_seed(0)
+        narrow = [nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 12), nn.Linear(12, 5), nn.Tanh(), nn.Linear(5, 1)]
+        module = nn.Sequential(*narrow).to(dtype)  # the fourth layer receives 12 numbers of which 4 are independent
+        inputs, targets = torch.randn(30, 3).to(dtype), torch.randn(30, 1).to(dtype)
+        objective = ModuleObjective(module, F.mse_loss, inputs, targets)
+        result = teleport(objective, objective.initial_point(), NullSpace(module))
+        assert abs(result.value / result.value_start - 1.0) <= TOLERANCE[dtype]
+        gains[dtype] = result.gain
+    assert gains[torch.float64] > 1.5
+    assert gains[torch.float32] == pytest.approx(gains[torch.float64], rel=1e-2)
+
+
+@pytest.mark.parametrize(("dtype", "rows"), [(torch.float32, 30), (torch.float32, 20000), (torch.float64, 30)], ids=str)
+def test_directions_count_as_null_to_the_rounding_of_the_data_and_no_further(dtype: torch.dtype, rows: int) -> None:
+    torch.manual_seed(0)
+    left, right = torch.linalg.qr(torch.randn(rows, 12).double()).Q, torch.linalg.qr(torch.randn(12, 12).double()).Q
+    values = torch.ones(12).double()
+    values[4:8], values[8:] = 100.0 * torch.finfo(dtype).eps, 0.0
+    basis = null_basis(((left * values) @ right.T).to(dtype), 0.0)
+    assert basis.shape == (12, 4)
+    assert float((basis.T @ right[:, :4]).abs().max()) <= 10.0 * torch.finfo(dtype).eps
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

@@ -153,14 +153,22 @@ class NullSpace(SymmetrySolver):
 
 
 def null_basis(data: Tensor, tau: float) -> Tensor:
-    """Orthonormal columns that span the directions in which ``data`` (rows are inputs) has singular values ≤ τ σ₁."""
-    data = data.double()
+    """Orthonormal columns that span the directions in which ``data`` (rows are inputs) has singular values ≤ τ σ₁.
+
+    Singular values that are zero come out as rounding made them. ε of the precision in which the data were computed, in
+    every entry, shifts them by up to ε ‖data‖_F ≤ ε √min(rows, columns) σ₁; the decomposition, in double precision,
+    adds max(rows, columns) times its own ε. Whichever is larger is the least τ.
+    """
     rows, columns = data.shape
+    rounding = max(
+        math.sqrt(min(rows, columns)) * torch.finfo(data.dtype).eps,
+        max(rows, columns) * torch.finfo(torch.float64).eps,
+    )
+    data = data.double()
     if rows > columns:
         data = torch.linalg.qr(data, mode="r").R  # the same singular values, in a square
     _, values, right = torch.linalg.svd(data, full_matrices=True)
     largest = float(values[0]) if len(values) else 0.0
-    rounding = max(rows, columns) * torch.finfo(torch.float64).eps
     rank = int((values > max(tau, rounding) * largest).sum())
     return right[rank:].T
 

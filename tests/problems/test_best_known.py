@@ -90,3 +90,8 @@ def test_an_offered_point_is_evaluated_in_float64() -> None:
     exact = problem(NAME, reg=1e-3).objective().at(x.double()).value
     assert best_known.lookup(NAME, 1e-3, 0) == BestKnown(exact, "the start")
     assert not offer(single, 2 * x, "further out")
+
+
+def test_penalties_that_differ_have_keys_that_differ() -> None:
+    keys = {best_known.table_key(NAME, reg, 0) for reg in (1e-3, 1.0000001e-3, 1e-6, 0.1)}
+    assert keys == {f"{NAME} reg={reg} seed=0" for reg in ("0.001", "0.0010000001", "1e-06", "0.1")}

@@ -117,6 +117,16 @@ def test_rounding_bounds_hold_against_sixty_digits(scale: float) -> None:
             assert found.value_error <= 1e-14 * float(value)
 
 
+@pytest.mark.parametrize("logit", [0.5, 8.0, 30.0])
+def test_rounding_bounds_of_softmax_hold_where_the_loss_is_tiny(logit: float) -> None:
+    """log Σ exp z - z_y is a difference of large numbers: its error does not shrink with the loss."""
+    X, y = torch.ones(1, 1, dtype=torch.float64), torch.tensor([0])
+    found = certificate.evaluate(LinearObjective.softmax(X, y, 2), torch.tensor([logit, 0.1], dtype=torch.float64))
+    with mpmath.workdps(60):
+        truth = mpmath.log1p(mpmath.exp(mpmath.mpf(0.1) - mpmath.mpf(logit)))
+        assert abs(mpmath.mpf(found.value) - truth) <= found.value_error
+
+
 def test_reported_minimum_against_sixty_digits() -> None:
     one = problem("logreg/titanic", reg=1e-6)
     found = one.optimum()

@@ -204,3 +204,28 @@ def test_flat_level_sets_are_not_critical() -> None:
     assert not found.critical
     assert "promises no linear convergence" in found.sentence()
     assert math.isfinite(found.published_limit)
+
+
+def test_what_is_not_known_promises_nothing() -> None:
+    """max(0, nan) is 0 in Python, the strongest promise of all."""
+    for unknown in ((math.nan, 0.8, 0.9), (1.2, math.nan, 0.9), (1.2, 0.8, math.nan)):
+        upper, lower, alignment = unknown
+        assert math.isnan(step_factor(upper, lower, alignment, 0.9, armijo=False))
+    assert math.isnan(step_factor(1.2, 0.8, math.nan, 0.9, armijo=True))
+    assert math.isnan(step_factor(1.2, math.nan, 0.9, 0.9, armijo=True))
+    assert step_factor(math.nan, 0.8, 0.9, 0.9, armijo=True) == pytest.approx(1.0 - 0.9 * 0.8 * 0.9)
+
+
+def test_the_local_condition_is_the_same_written_out_and_by_lanczos(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The normal itself is no tangent: its eigenvalue 0 is not the smallest one of the tangent space."""
+    spectrum = torch.linspace(1, 10, 110, dtype=torch.float64)
+    objective = FunctionObjective(lambda x: 0.5 * (spectrum * x * x).sum(), spectrum)
+    end = torch.zeros(110, dtype=torch.float64)
+    end[-1] = 2.0
+    by_lanczos = local_sqp_condition(objective, end)
+    monkeypatch.setattr("levelport.theory.local_sqp._DENSE", 110)
+    written_out = local_sqp_condition(objective, end)
+    assert not by_lanczos.exact
+    assert written_out.exact
+    assert by_lanczos.critical
+    assert by_lanczos.tangent_smallest == pytest.approx(written_out.tangent_smallest, rel=1e-3)

@@ -175,3 +175,24 @@ def test_diagnose_says_what_is_missing() -> None:
         diagnose(half_square)
     with pytest.raises(ValueError, match="go with a module"):
         diagnose(half_square, double(1.0, 2.0), penalty=0.1)
+
+
+@pytest.mark.parametrize("shift", [-5.0, 0.0, 5.0])
+def test_flat_rays_are_found_whatever_the_sign_of_f(shift: float) -> None:
+    objective = FunctionObjective(lambda w: w[0] ** 2 + shift, double(1.0, 0.0))
+    assert len(probe_coercivity(objective, double(1.0, 0.0)).staying) >= 2
+
+
+def test_tensors_of_zeros_are_no_symmetry() -> None:
+    """Zero times anything is zero: that f stays as it is says nothing."""
+    start = {"a": double(0.0, 0.0), "b": double(0.0, 0.0)}
+    objective = FunctionObjective(lambda p: (p["a"] - 1.0).square().sum() + (p["b"] - 1.0).square().sum(), start)
+    found = probe_coercivity(objective, torch.zeros(4, dtype=torch.float64))
+    assert found.rescaling is None
+    assert not found.staying
+
+
+def test_a_convex_function_of_low_rank_is_convex() -> None:
+    A = torch.randn(20, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = diagnose(lambda w: 0.5 * (A @ w - 1.0).square().sum(), torch.zeros(300, dtype=torch.float64))
+    assert found.convex

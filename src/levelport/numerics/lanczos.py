@@ -176,10 +176,17 @@ def extremes(point: Point, *, max_products: int = 80, seed: int = 0) -> Extremes
     return extremes_by_lanczos(point.hvp, point.x, max_products, seed)
 
 
-def extremes_by_lanczos(product: Callable[[Tensor], Tensor], like: Tensor, products: int, seed: int = 0) -> Extremes:
-    """Ritz values and vectors of that many products with a symmetric matrix, from a random start shaped ``like``."""
+def extremes_by_lanczos(
+    product: Callable[[Tensor], Tensor], like: Tensor, products: int, seed: int = 0, *, without: Tensor | None = None
+) -> Extremes:
+    """Ritz values and vectors of that many products with a symmetric matrix, from a random start shaped ``like``.
+
+    ``without`` is a unit vector that the matrix maps to zero and whose eigenvalue does not count.
+    """
     generator = torch.Generator().manual_seed(seed)
     q = torch.randn(like.numel(), generator=generator, dtype=torch.float64).to(like)
+    if without is not None:
+        q = q - torch.dot(without, q) * without
     process = Lanczos(product, q / torch.linalg.vector_norm(q), products)
     while not process.exhausted and process.extend():
         pass

@@ -43,7 +43,8 @@ def table_in_cache() -> Path:
 
 def table_key(name: str, reg: float, seed: int) -> str:
     """How a problem is called in the tables."""
-    return f"{name} reg={reg:g} seed={seed}"
+    short = f"{reg:g}"
+    return f"{name} reg={short if float(short) == reg else repr(reg)} seed={seed}"
 
 
 def read_table(path: Path) -> dict[str, BestKnown]:

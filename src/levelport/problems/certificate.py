@@ -66,6 +66,12 @@ def evaluate(objective: LinearObjective, x: Tensor) -> Evaluation:
         Z = X @ W
         Z_error = _gamma(d, unit) * np.asarray(abs(X) @ abs(W), dtype=float).max(axis=1, keepdims=True)
         losses, R = _loss_and_residual(objective, Z, rows)
+        if isinstance(objective.loss, SoftmaxLoss):
+            # log Σ exp z - z_y and p_y - 1 are differences: their errors do not shrink with the loss.
+            largest = np.asarray(abs(Z), dtype=float).max(axis=1, keepdims=True)
+            absolute = 4.0 * unit * (Z.shape[1] + 1.0 + largest)
+            loss_error += float(absolute.sum())
+            Z_error = Z_error + absolute
         loss += losses.sum()
         loss_error += float((Z_error * abs(R) + Z_error**2).sum() + (_gamma(n, unit) + 8 * unit) * losses.sum())
         gradient += X.T @ R

@@ -77,7 +77,7 @@ class StepCertificate:
 
 def certify(objective: Objective, trajectory: Trajectory, constants: Constants) -> tuple[StepCertificate, ...]:
     """A certificate for every teleport whose gap is more than rounding."""
-    trivial = 1.0 - constants.mu.value / constants.L.value if _safe(constants, "L", "μ") else 1.0
+    trivial = 1.0 - constants.mu.value / constants.L.value if _safe(constants, "L", "μ") else math.nan
     found = []
     for k, row in enumerate(trajectory.rows):
         if not row.teleported or not trajectory.resolved(k) or row.step == 0.0:
@@ -95,7 +95,7 @@ def certify(objective: Objective, trajectory: Trajectory, constants: Constants) 
             StepCertificate(
                 k,
                 # The trivial factor is that of steps which lower f by ‖g‖²/(2L), as Armijo's largest does.
-                proved=min(sure, trivial) if armijo and row.step * constants.L.value >= 1.0 - 1e-9 else sure,
+                proved=_smaller(sure, trivial) if armijo and row.step * constants.L.value >= 1.0 - 1e-9 else sure,
                 pair=step_factor(r, m, a, t, armijo=armijo),
                 measured=trajectory.gaps[k + 1] / row.gap if trajectory.resolved(k + 1) else 0.0,
                 alignment=a,
@@ -110,9 +110,15 @@ def step_factor(upper: float, lower: float, alignment: float, t: float, *, armij
     ``upper`` is r, ``lower`` m, ``alignment`` a and ``t`` = ηλ. Armijo's test alone gives 1 - amt; the largest such
     step has t ≥ 1/r.
     """
-    if armijo:
-        return max(0.0, 1.0 - alignment * lower * min(t, 1.0 / upper))
-    return max(0.0, 1.0 - 2.0 * alignment * lower * t * (1.0 - 0.5 * upper * t))
+    # Where r is not known, min(t, nan) = t: Armijo's test alone.
+    share = min(t, 1.0 / upper) if armijo else 2.0 * t * (1.0 - 0.5 * upper * t)
+    factor = 1.0 - alignment * lower * share
+    return factor if math.isnan(factor) else max(0.0, factor)  # max(0, nan) would be 0, the strongest promise
+
+
+def _smaller(*factors: float) -> float:
+    """The smallest of those that are known; nan if none is."""
+    return min((factor for factor in factors if not math.isnan(factor)), default=math.nan)
 
 
 def _proved(objective: Objective, landed: Tensor, following: Tensor, constants: Constants) -> Stability | None:

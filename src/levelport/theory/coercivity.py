@@ -75,7 +75,7 @@ def probe_coercivity(
             rays += 1
             end = objective.at(x + sign * distance * scale / size * direction).value
             # Not a number, or infinite, is certainly not below the level.
-            if math.isfinite(end) and end <= level * (1.0 + 1e-12) + 1e-300:
+            if math.isfinite(end) and end <= level + 1e-12 * abs(level) + 1e-300:
                 staying.append(word + name)
     return Coercivity(rays, tuple(staying), _neutral_rescaling(objective, x, level), distance)
 
@@ -90,7 +90,10 @@ def _neutral_rescaling(objective: Objective, x: Tensor, level: float, factor: fl
         for j in range(i + 1, min(i + 3, len(parts))):
             for scale in (factor, 1.0 / factor):
                 scaled = [p * scale if i <= k < j else p / scale if k == j else p for k, p in enumerate(parts)]
-                value = objective.at(torch.cat(scaled)).value
+                moved = torch.cat(scaled)
+                if float((moved - x).norm()) < 0.1 * max(1.0, float(x.norm())):
+                    continue  # these tensors are next to zero: f had no chance to change
+                value = objective.at(moved).value
                 if abs(value - level) <= 1e-6 * max(abs(level), 1e-300):
                     return f"tensors {i} to {j - 1} up and tensor {j} down" if j > i + 1 else f"tensor {i} against {j}"
     return None

@@ -208,7 +208,8 @@ def _constants(objective: Objective, start: Point) -> tuple[bool, Constants | No
     if isinstance(objective, LinearObjective):
         minimum = find_minimum(objective, start.x)
     elif objective.dimension > DIMENSION_WRITTEN_OUT:
-        return extremes(start, max_products=30).smallest >= 0.0, None
+        ends = extremes(start, max_products=30)
+        return ends.smallest >= -1e-10 * abs(ends.largest), None
     else:
         minimum, ends = find_minimum(objective, start.x), extremes(start)
         if not minimum.convex or ends.smallest < -1e-10 * abs(ends.largest):

@@ -117,7 +117,7 @@ def _ends(
     """θ_min, θ_max on the tangent space, and λ_max of the whole."""
     d = normal.numel()
     if d > _DENSE:
-        ends = extremes_by_lanczos(tangential, normal, products)
+        ends = extremes_by_lanczos(tangential, normal, products, without=normal)
         return ends.smallest, ends.largest, extremes_by_lanczos(whole, normal, products).largest, False
     matrix = torch.stack([whole(column) for column in torch.eye(d, dtype=normal.dtype, device=normal.device)])
     matrix = 0.5 * (matrix + matrix.T)

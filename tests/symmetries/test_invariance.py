@@ -231,6 +231,11 @@ def test_refusals_name_the_layer() -> None:
         (nn.Sequential(nn.Conv1d(1, 2, 3), nn.MaxPool2d(1), nn.Flatten(), nn.Linear(4, 1)), r"'1' \(MaxPool2d\)"),
         (_Residual(), r"layer 'first' \(Linear\).*2 times"),
         (_Functional(torch.sigmoid), "operation sigmoid"),
+        (_Decoder(), "weight of layer 'encode' is used outside"),
+        (
+            nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Conv1d(16, 3, 3)),
+            r"'2' \(Conv1d\) follows the Linear layer '0'",
+        ),
     ]
     tied = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
     tied[2].weight = tied[0].weight
@@ -266,6 +271,18 @@ class _Residual(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = self.first(x)
         out: Tensor = self.second(torch.relu(y)) + y
+        return out
+
+
+class _Decoder(nn.Module):
+    """Decodes by the weight of its first layer, which no list of parameters shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encode, self.middle = nn.Linear(3, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.middle(torch.relu(self.encode(x))) @ self.encode.weight
         return out
 
 

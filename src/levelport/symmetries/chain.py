@@ -57,7 +57,8 @@ def chain_of(module: nn.Module, layers: Sequence[str] | None = None) -> Chain:
 
     Args:
         layers: names of consecutive layers, for modules that cannot be traced. Whoever declares them vouches that only
-            positively homogeneous operations stand between them. None traces the module.
+            positively homogeneous operations stand between them and that nothing else uses their parameters. None
+            traces the module.
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"module must be a torch.nn.Module, not a {type(module).__name__}.")
@@ -139,6 +140,14 @@ def _traced(module: nn.Module) -> tuple[tuple[str, ...], tuple[bool, ...]]:
             raise UnsupportedModuleError(
                 f"layer {name!r} is called {names.count(name)} times, so its units are shared."
             )
+    fetched = {str(node.target) for node in graph.nodes if node.op == "get_attr"}  # by forward itself
+    for name in names:
+        for kind in ("weight", "bias"):
+            if f"{name}.{kind}" in fetched:
+                raise UnsupportedModuleError(
+                    f"the {kind} of layer {name!r} is used outside the layer too, so it cannot be scaled in one place "
+                    "alone."
+                )
     straight = tuple(_walk(weighted[i], weighted[i + 1], known) for i in range(len(weighted) - 1))
     return names, straight
 
@@ -146,6 +155,12 @@ def _traced(module: nn.Module) -> tuple[tuple[str, ...], tuple[bool, ...]]:
 def _walk(node: fx.Node, end: fx.Node, known: dict[str, nn.Module]) -> bool:
     """From a layer to the next; whether only identities stand between. Refuses what has no symmetry, by name."""
     before, after = known[str(node.target)], known[str(end.target)]
+    if isinstance(before, nn.Linear) and not isinstance(after, nn.Linear):
+        raise UnsupportedModuleError(
+            f"the convolution {_called_target(end, known)} follows the Linear layer {str(node.target)!r}, whose units "
+            "are the last dimension and not the channels, so they cannot be rescaled there. Where something in between "
+            "turns units into channels, declare the layers by layers=."
+        )
     positions = 0 if isinstance(before, nn.Linear) else int(type(before).__name__[-2])  # dimensions beside the units
     flat, straight = False, True
     while True:

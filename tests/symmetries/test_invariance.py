@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from levelport import ModuleObjective, teleport
 from levelport.solvers.contract import TeleportProblem
@@ -150,6 +151,18 @@ def test_a_null_space_is_found_in_single_precision_as_in_double() -> None:
     assert gains[torch.float32] == pytest.approx(gains[torch.float64], rel=1e-2)
 
 
+def test_a_shared_bias_stays_where_it_is_in_null_space_moves() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 2)).double()
+    module[2].bias = module[0].bias
+    before = module[0].bias.detach().clone()
+    objective = ModuleObjective(module, F.mse_loss, torch.randn(4, 6).double(), torch.randn(4, 2).double())
+    result = teleport(objective, objective.initial_point(), NullSpace(module))
+    assert result.gain > 1.5
+    assert abs(result.value / result.value_start - 1.0) <= 1e-13
+    assert torch.equal(result.x[36:42], before)
+
+
 @pytest.mark.parametrize(("dtype", "rows"), [(torch.float32, 30), (torch.float32, 20000), (torch.float64, 30)], ids=str)
 def test_directions_count_as_null_to_the_rounding_of_the_data_and_no_further(dtype: torch.dtype, rows: int) -> None:
     torch.manual_seed(0)
@@ -216,7 +229,11 @@ def test_the_group_around_an_activation_refuses_by_name() -> None:
     frozen[2].requires_grad_(False)
     tied = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
     tied[2].weight = tied[0].weight
-    bad += [(frozen, "layer '2' is frozen"), (tied, "share one weight")]
+    shared = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
+    shared[2].bias = shared[0].bias
+    bad += [(frozen, "layer '2' is frozen"), (tied, "0.weight and 2.weight"), (shared, "0.bias and 2.bias.*one place")]
+    normed = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), weight_norm(nn.Linear(3, 3)))
+    bad.append((normed, "weight of layer '2' is computed.*Remove the parametrisation"))
     for module, words in bad:
         with pytest.raises(UnsupportedModuleError, match=words):
             ActivationGroup(module)

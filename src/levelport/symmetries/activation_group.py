@@ -31,7 +31,7 @@ from levelport.solvers.contract import Monitor, Outcome, TeleportProblem
 from levelport.solvers.result import TeleportStatus
 from levelport.symmetries.ascent import ascend_gradient
 from levelport.symmetries.binding import places
-from levelport.symmetries.chain import UnsupportedModuleError
+from levelport.symmetries.chain import UnsupportedModuleError, check_parameters
 from levelport.symmetries.move import Exactness, SymmetrySolver
 from levelport.symmetries.null_space import inputs_of
 
@@ -193,15 +193,12 @@ def _layers_of(module: nn.Module) -> list[tuple[str, nn.Linear, nn.Sequential]]:
                 f"layer {name!r} ({type(part).__name__}) is neither Linear nor an activation without parameters and "
                 "random numbers, so ActivationGroup cannot repeat it."
             )
-        if isinstance(part, nn.Linear) and not all(p.requires_grad for p in part.parameters()):
-            raise UnsupportedModuleError(f"layer {name!r} is frozen; ActivationGroup moves all Linear layers.")
     if len(numbers) < 2:
         raise UnsupportedModuleError(
             f"the module has {len(numbers)} Linear layer(s), and a hidden layer needs two of its own: one before "
             "it and one after."
         )
-    if len({id(module[number].weight) for number in numbers}) < len(numbers):
-        raise UnsupportedModuleError("two Linear layers share one weight, which cannot be moved in one place alone.")
+    check_parameters(module, [(names[number], module[number]) for number in numbers])  # type: ignore[misc]
     if numbers[0] > 0:
         raise UnsupportedModuleError(f"layer {names[0]!r} stands before the first Linear layer; leave it out.")
     spans = pairwise([*numbers, len(module)])

@@ -8,7 +8,7 @@ pooling over positions and flattening are; tanh, softplus and every kind of norm
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -73,7 +73,7 @@ def chain_of(module: nn.Module, layers: Sequence[str] | None = None) -> Chain:
     if missing:
         raise UnsupportedModuleError(f"the module has no layer {missing[0]!r}; its layers are {', '.join(known)}.")
     chain = Chain(found, tuple(_supported(name, known[name]) for name in found), straight)
-    _check_parameters(module, chain)
+    check_parameters(module, zip(chain.names, chain.layers, strict=True))
     for junction in range(len(found) - 1):
         _check_widths(chain, junction)
     return chain
@@ -85,12 +85,12 @@ def _supported(name: str, layer: nn.Module) -> Layer:
     return layer
 
 
-def _check_parameters(module: nn.Module, chain: Chain) -> None:
-    """Every layer owns its trainable parameters, and nobody else uses them."""
+def check_parameters(module: nn.Module, layers: Iterable[tuple[str, Layer]]) -> None:
+    """Every one of these layers owns its trainable parameters, and no other layer has them."""
     owners: dict[int, list[str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
         owners.setdefault(id(parameter), []).append(name)
-    for name, layer in zip(chain.names, chain.layers, strict=True):
+    for name, layer in layers:
         for kind in ("weight", "bias"):
             parameter = getattr(layer, kind)
             if parameter is None:
@@ -98,17 +98,17 @@ def _check_parameters(module: nn.Module, chain: Chain) -> None:
             if not isinstance(parameter, nn.Parameter) or id(parameter) not in owners:
                 raise UnsupportedModuleError(
                     f"the {kind} of layer {name!r} is computed from other parameters (a parametrisation), which do not "
-                    "scale with it. Remove the parametrisation first."
+                    "move with it. Remove the parametrisation first."
                 )
             if len(owners[id(parameter)]) > 1:
                 raise UnsupportedModuleError(
                     f"the {kind} of layer {name!r} is shared: {' and '.join(owners[id(parameter)])} are one parameter, "
-                    "so it cannot be scaled in one place alone."
+                    "so it cannot be moved in one place alone."
                 )
             if not parameter.requires_grad:
                 raise UnsupportedModuleError(
-                    f"the {kind} of layer {name!r} is frozen, so the units next to it cannot be scaled. Set "
-                    "requires_grad=True, or declare the other layers by layers=."
+                    f"the {kind} of layer {name!r} is frozen, and the units next to it move with it. Set "
+                    "requires_grad=True, or leave the layer out (by layers=, where the solver takes them)."
                 )
 
 

@@ -16,6 +16,7 @@ it grows without bound.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,15 +81,20 @@ class NullSpace(SymmetrySolver):
         """Rounding, and what was allowed."""
         return max(super().slack(level, dtype), self.rise * abs(level))
 
+    def _owned(self) -> set[int]:
+        """The parameters that have one name; what is shared serves other inputs as well."""
+        uses = Counter(id(p) for _, p in self.module.named_parameters(remove_duplicate=False))
+        return {parameter for parameter, number in uses.items() if number == 1}
+
     def _layers(self) -> dict[str, nn.Linear]:
-        names = [id(p) for _, p in self.module.named_parameters(remove_duplicate=False)]
+        owned = self._owned()
         return {
             name: layer
             for name, layer in self.module.named_modules()
             if isinstance(layer, nn.Linear)
             and isinstance(layer.weight, nn.Parameter)
             and layer.weight.requires_grad
-            and names.count(id(layer.weight)) == 1  # a shared weight sees other inputs as well
+            and id(layer.weight) in owned
         }
 
     def projector(self, problem: TeleportProblem) -> Callable[[Tensor], Tensor]:
@@ -98,14 +104,14 @@ class NullSpace(SymmetrySolver):
             raise ValueError(
                 "NullSpace sees the inputs of one process only; it does not work with DistributedObjective."
             )
-        layers = self._layers()
+        layers, owned = self._layers(), self._owned()
         where = places(objective, [(f"{name}.weight", layer.weight) for name, layer in layers.items()], "NullSpace")
         seen = inputs_of(layers, objective, problem.start.x)
         parts: list[tuple[slice, slice | None, tuple[int, int], Tensor]] = []
         for name, layer in layers.items():
             if name not in seen:
                 continue
-            bias = where.get(id(layer.bias)) if layer.bias is not None else None
+            bias = where.get(id(layer.bias)) if layer.bias is not None and id(layer.bias) in owned else None
             data = torch.cat(seen[name])
             data = data if bias is None else torch.cat([data, data.new_ones(len(data), 1)], dim=1)
             basis = null_basis(data, self.tau)

@@ -108,7 +108,11 @@ def train(callbacks: list[Any], path: Path, *, model: Any = None, resume: Any = 
         **options,
     )
     trainer = hf.Trainer(
-        model=gpt2(0.1) if model is None else model, args=arguments, train_dataset=data, callbacks=callbacks
+        model=gpt2(0.1) if model is None else model,
+        args=arguments,
+        train_dataset=data,
+        eval_dataset=data[:4],
+        callbacks=callbacks,
     )
     trainer.train(resume_from_checkpoint=resume)
     return trainer
@@ -175,6 +179,20 @@ def test_without_a_teleport_training_is_what_it_was_bit_for_bit(tmp_path: Path) 
     watched = train([TeleportCallback(Every(1, start=100), [batch()])], tmp_path, max_steps=4).model
     for a, b in zip(plain.state_dict().values(), watched.state_dict().values(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_teleports_after_an_evaluation_see_the_model_in_training_mode(tmp_path: Path) -> None:
+    modes: list[bool] = []
+
+    def loss(model: Any, batch: Any) -> torch.Tensor:
+        modes.append(model.training)
+        out: torch.Tensor = model(**batch).loss
+        return out
+
+    callback = TeleportCallback(Every(2, start=1), [batch()], loss=loss, max_hvps=2)
+    train([callback], tmp_path, max_steps=4, eval_strategy="steps", eval_steps=1)
+    assert modes
+    assert all(modes)
 
 
 def test_batches_are_asked_for() -> None:

@@ -34,7 +34,9 @@ def attach_teleports(
     Args:
         trainer: the engine, for instance of ``create_supervised_trainer``.
         optimizer: whose parameters teleport.
-        loss: ``loss(batch)``, for instance ``lambda batch: loss_fn(model(batch[0]), batch[1])``.
+        loss: ``loss(batch)``, for instance ``lambda batch: loss_fn(model(batch[0]), batch[1])``. It has to set the mode
+            itself, ``model.train()``, where an evaluation runs in between: the trainer's own function does so only
+            after the event at which teleports happen.
         schedule: when, in steps of the optimizer; None chooses by its kind, see :class:`levelport.Teleporter`.
         accumulation: iterations per step, ``gradient_accumulation_steps`` of the trainer.
         on_teleport: called with the result of every teleport.

@@ -1,8 +1,8 @@
 """Transformers: ``Trainer(..., callbacks=[TeleportCallback(Every(50), batches)])``.
 
 The Trainer does not show its callbacks the batch of a step, so teleports work on batches chosen once: f is their mean
-loss, in full precision, and every evaluation sees the same dropout masks. Its checkpoints get a file of ours,
-``levelport.pt``, from which training resumes bit for bit.
+loss in training mode and full precision, and every evaluation sees the same dropout masks. Its checkpoints get a file
+of ours, ``levelport.pt``, from which training resumes bit for bit.
 """
 
 from __future__ import annotations
@@ -71,6 +71,10 @@ class TeleportCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]  #
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         model, device = kwargs["model"], next(kwargs["model"].parameters()).device
+        # An evaluation leaves both in evaluation mode, and the Trainer turns them back only after this event.
+        model.train()
+        if callable(getattr(kwargs["optimizer"], "train", None)):
+            kwargs["optimizer"].train()
         placed = [{name: _placed(entry, device) for name, entry in batch.items()} for batch in self._batches]
         # Batches are weighed by their samples, the first dimension of their first tensor.
         weights = [float(next(len(entry) for entry in batch.values() if isinstance(entry, Tensor))) for batch in placed]

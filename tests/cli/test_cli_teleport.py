@@ -85,6 +85,10 @@ def test_picture(solver: str, tmp_path: Path) -> None:
         (("teleport", "booth", "--radius", "-1"), "radius must be positive"),
         (("teleport", "booth", "--plot", "x.nonsense"), "pictures end in .png"),
         (("demo", "--out", "/proc/no/such"), "cannot write to"),
+        (("theory", "booth", "--to", "x.nonsense"), "pictures end in .png"),
+        (("reproduce", "fig8", "--set", "digits"), "digits has more than two classes"),
+        (("reproduce", "fig8", "--reg", "nan"), "reg must"),
+        (("bench", "logistic", "--no-run"), "there is nothing to do"),
     ],
 )
 def test_what_is_wrong_is_named_and_ends_with_2(arguments: tuple[str, ...], words: str) -> None:

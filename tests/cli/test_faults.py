@@ -112,3 +112,28 @@ def test_interruption_has_its_own_exit_code(tmp_path: Path, monkeypatch: pytest.
     done = runner.invoke(app, ["reproduce", "fig17", "--tier", "smoke", "--jobs", "1", "--out", str(tmp_path)])
     assert done.exit_code == 130
     assert "the same command goes on from there" in done.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["diagnose", "logreg/ozone"],
+        ["theory", "logreg/ozone"],
+        ["problems", "improve", "mlp-relu-6-6/ozone", "--reg", "0.1", "--iterations", "2"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_data_that_are_not_here(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEVELPORT_CACHE", str(tmp_path))
+    monkeypatch.delenv("LEVELPORT_DATA", raising=False)
+    done = runner.invoke(app, arguments)
+    assert done.exit_code == 1
+    assert "levelport data fetch ozone" in done.output
+
+
+def test_a_figure_without_the_sets_asked_for_is_passed_over(tmp_path: Path) -> None:
+    arguments = ["reproduce", "fig17", "--tier", "smoke", "--set", "titanic", "--out", str(tmp_path)]
+    done = runner.invoke(app, arguments)
+    assert done.exit_code == 0
+    assert "None of the data sets asked for is part of this figure" in done.output
+    assert files(tmp_path) == []

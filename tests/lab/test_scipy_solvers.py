@@ -103,3 +103,11 @@ def test_figure_1() -> None:
     plain, teleported, _ = goldstein.journeys
     assert teleported.result.value <= plain.result.value + 1e-9  # into the same valley or a deeper one
     assert goldstein.journeys[2].result.value > goldstein.teleport.value_start  # Newton climbs
+
+
+def test_an_end_beyond_the_radius_is_not_called_converged() -> None:
+    """SciPy is not told of the radius, so that what it finds beyond is discarded."""
+    start = torch.tensor([7.5, -4.0], dtype=torch.float64)
+    result = teleport(booth, start, ScipySolver("SLSQP"), radius=1.0)
+    assert result.status is not TeleportStatus.CONVERGED
+    assert float((result.x - start).norm()) <= 1.0

@@ -12,6 +12,7 @@ from scipy.optimize import minimize as scipy_minimize
 from typer.testing import CliRunner
 
 from levelport.cli import app
+from levelport.lab.choices import Protocol
 from levelport.lab.engine.backends import Backend
 from levelport.lab.engine.runner import Plan
 from levelport.lab.engine.spec import Run, RunStatus
@@ -19,7 +20,7 @@ from levelport.lab.engine.store import Store, TaskResult
 from levelport.lab.paper import profile_studies
 from levelport.lab.paper.methods import Method
 from levelport.lab.paper.plane_studies import PlaneRun, UpdateGeometry
-from levelport.lab.paper.profile_grid import BY_SIZE, Variant, best_value, half_of
+from levelport.lab.paper.profile_grid import BY_SIZE, Variant, best_value, half_of, references
 from levelport.lab.paper.profile_studies import LogisticInitialisation, LogisticProfile, LogisticTimed, NetworkProfile
 from levelport.lab.paper.registry import STUDIES, study_named
 from levelport.lab.paper.released_optima import released_optimum
@@ -162,6 +163,19 @@ def test_exact_f_star_of_the_released_protocol_is_the_loss_at_the_minimiser_of_f
     found = best_value(half, RELEASED, Results({}), "logreg/blood", 0.1, 0.0)
     x = named.optimum().point()
     assert found == pytest.approx(replace(named, reg=0.0).objective().at(x).value, rel=1e-12)
+
+
+@pytest.mark.parametrize("protocol", ["text", "released"])
+@pytest.mark.parametrize("name", ["fig4", "fig8", "fig9", "fig11", "fig12"])
+def test_the_papers_f_star_is_run_and_read_alike(name: str, protocol: Protocol) -> None:
+    """The runs that a figure plans for the estimate are those that its scoring looks up, whatever its own length."""
+    setup = replace(FULL, protocol=protocol, reference="paper", sets=("blood",), regs=(1e-3,), halves=("stochastic",))
+    planned = {spec.key for spec in STUDIES[name].specs(setup)}
+    half = half_of("network" if name in ("fig4", "fig12") else "logreg", "stochastic", setup, longer=name == "fig11")
+    wanted = references(half, setup, half.problems()[0][0], 1e-3)
+    assert {spec.key for spec in wanted} <= planned
+    assert sorted(spec.ticks for spec in wanted) == ([250] if protocol == "text" else [500, 2500])
+    assert best_value(half, setup, Results({}), half.problems()[0][0], 1e-3, 0.0) is None
 
 
 def test_figures_that_share_runs_share_specifications() -> None:

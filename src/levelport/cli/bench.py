@@ -43,6 +43,8 @@ def bench_command(
     from levelport.lab.engine.runner import Plan, run_plan
     from levelport.lab.engine.store import Store
 
+    if not run and report is None:
+        raise typer.BadParameter("there is nothing to do: it needs --report DIR.", param_hint="--no-run")
     with usage("SUITE"):
         makers = {name: suite_named(name) for name in suites or SUITES}
     failures: list[str] = []

@@ -82,7 +82,7 @@ def improve_best_known(
 
     for name in names:
         for strength in reg or REGULARISATION:
-            with usage():
+            with trouble_in_words(), usage():
                 one = problem(name, reg=strength, seed=seed)
                 if one.convex:
                     raise ValueError(f"{name} is convex: 'levelport problems optimum {name}' solves it for certain.")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
+from levelport import checks
 from levelport.cli.speech import say, trouble_in_words, usage
 from levelport.lab.choices import BackendName, HalfName, Protocol, Reference, SolverName, Tier
 
@@ -56,6 +58,7 @@ def reproduce_command(
     from levelport.lab.paper.registry import STUDIES, study_named
     from levelport.lab.paper.study import Setup
     from levelport.problems import data_info
+    from levelport.problems.datasets import Targets
 
     if figures == ["list"]:
         _list_studies()
@@ -66,10 +69,14 @@ def reproduce_command(
     exporting = figures[0] == "export"
     figures = figures[1:] or ["all"] if exporting else figures
     with usage("FIGURES"):
-        studies = list(STUDIES.values()) if figures == ["all"] else [study_named(name) for name in figures]
+        studies = list(STUDIES.values()) if "all" in figures else [study_named(name) for name in figures]
     with usage("--set"):
         for name in sets or []:
-            data_info(name)
+            if data_info(name).targets is Targets.CLASSES:
+                raise ValueError(f"{name} has more than two classes; the figures that take --set need two.")
+    with usage("--reg"):
+        for strength in reg or []:
+            checks.number("reg", strength, at_least=0.0, at_most=1e300)
     with usage():
         where = Backend(backend, jobs or default_jobs(), address)
     with usage("--reference"):
@@ -91,7 +98,9 @@ def reproduce_command(
     for study in studies:
         say(f"\n{study.name}  {study.title}", "bold")
         with trouble_in_words():
-            if claims:
+            if setup.sets and not study.specs(setup) and study.specs(replace(setup, sets=())):
+                say("None of the data sets asked for is part of this figure.")
+            elif claims:
                 _claims_of_stored(study, setup, out)
             else:
                 failures += _reproduce_one(study, setup, out, where)

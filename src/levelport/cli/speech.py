@@ -32,9 +32,19 @@ def trouble_in_words() -> Iterator[None]:
     except KeyboardInterrupt:
         say("Interrupted. What was finished is kept; the same command goes on from there.", error=True)
         raise typer.Exit(130) from None
-    except (OSError, ValueError, ModuleNotFoundError) as error:
+    except Exception as error:
+        if not isinstance(error, _troubles()):
+            raise
         say(_sentence(error), "red", error=True)
         raise typer.Exit(1) from error
+
+
+def _troubles() -> tuple[type[Exception], ...]:
+    """What is no fault of the program; looked up when something has happened, since imports take time."""
+    from levelport.problems.optima import OptimumError
+    from levelport.problems.storage import DataError
+
+    return OSError, ValueError, ModuleNotFoundError, DataError, OptimumError
 
 
 def _sentence(error: Exception) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from levelport.cli.speech import usage
+from levelport.cli.speech import trouble_in_words, usage
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +38,13 @@ def theory_command(
     from levelport.theory.promises import audit, warm_start
     from levelport.theory.steps import every as schedule
 
-    with usage():
+    path = to if to is not None else Path(name.replace("/", "-") + ".png") if plot else None
+    if path is not None:
+        from levelport.lab.pictures import picture_format
+
+        with usage("--to"):
+            picture_format(path)
+    with trouble_in_words(), usage():
         objective, start = _named(name, reg, seed)
         start = warm_start(objective, start, warmup)
         found = audit(objective, start, iterations, schedule=schedule(every, iterations, start=1))
@@ -46,11 +52,11 @@ def theory_command(
     _print_bounds(found, iterations)
     _print_certificates(found)
     _print_lemmas(found)
-    if plot or to is not None:
+    if path is not None:
         from levelport.lab.theory_pictures import save_audit
 
-        path = to if to is not None else Path(name.replace("/", "-") + ".png")
-        save_audit(found, path, f"{name}, after {warmup} gradient steps" if warmup else name)
+        with trouble_in_words():
+            save_audit(found, path, f"{name}, after {warmup} gradient steps" if warmup else name)
         typer.echo(f"Drawn into {path}.")
     if broken := found.violations():
         typer.secho(f"A guarantee was exceeded: {', '.join(broken)}. This should not happen.", fg="red", err=True)
@@ -68,7 +74,7 @@ def diagnose_command(
     from levelport.theory.diagnosis import diagnose
     from levelport.theory.promises import warm_start
 
-    with usage():
+    with trouble_in_words(), usage():
         objective, start = _named(name, reg, seed)
         diagnosis = diagnose(objective, warm_start(objective, start, warmup), max_hvps=max_hvps, seed=seed)
     for sentence in diagnosis.sentences():

@@ -30,8 +30,6 @@ OPTIMIZERS: dict[str, Callable[[list[Tensor]], torch.optim.Optimizer]] = {
 }
 SCHEDULES: dict[str, Schedule | None] = {"every 20": Every(20, start=10), "default": None}
 STEPS = 100
-DEVELOPMENT_SEEDS = range(30)
-"""By which rules were chosen."""
 FRESH_SEEDS = range(100, 130)
 """Fixed before anybody had run them."""
 SPIKE, END = 1.25, 1.05

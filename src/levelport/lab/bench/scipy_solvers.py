@@ -80,7 +80,9 @@ class ScipySolver(Solver):
                 status = halt.args[0]
         monitor.offer(retract(problem, bridge.newest))
         if status is TeleportStatus.STALLED and bridge.converged:
-            status = TeleportStatus.CONVERGED
+            # SciPy does not know of the radius: points beyond it are discarded.
+            inside = problem.within_radius(bridge.newest)
+            status = TeleportStatus.CONVERGED if inside else TeleportStatus.TRUST_RADIUS
         return Outcome(monitor.best, status)
 
 

@@ -216,24 +216,25 @@ def scored(
             continue
         start, lowest = float(seen[0][0]), min(float(curve.min()) for curve in seen)
         optimum = best_value(half, setup, results, problem, reg, lowest)
+        if optimum is None:
+            continue
         for variant, runs in zip(chosen, complete, strict=True):
             run = scoring.representative(runs, start, optimum, half.tau, axis)
             yield Scored(problem, reg, variant, run, start, optimum, half.tau, scoring)
 
 
-def best_value(half: Half, setup: Setup, results: Results, problem: str, reg: float, lowest: float) -> float:
+def best_value(half: Half, setup: Setup, results: Results, problem: str, reg: float, lowest: float) -> float | None:
     """f*, of f or (released protocol) of the loss without its penalty, at the minimiser of f.
 
     It is exact and certified for logistic regression; for networks it is ``lowest``, the smallest value that any run of
-    the half has seen. ``setup.reference`` may ask for the paper's estimate or the authors' own numbers instead.
+    the half has seen. ``setup.reference`` may ask for the paper's estimate or the authors' own numbers instead; None
+    where the runs of that estimate are missing.
     """
     named = half.spec(problem, reg, Variant(Method.SGD)).named_problem()
     if setup.reference == "released":
         return released_optimum(named.data, reg, network=not named.convex)
     if setup.reference == "paper":
-        estimate = _estimate(half, setup, results, problem, reg)
-        if estimate is not None:
-            return estimate
+        return _estimate(half, setup, results, problem, reg)
     if not named.convex:
         return lowest
     optimum = named.optimum()
@@ -243,15 +244,25 @@ def best_value(half: Half, setup: Setup, results: Results, problem: str, reg: fl
     return float(optimum.value) - reg * float(minimiser @ minimiser)
 
 
+def references(half: Half, setup: Setup, problem: str, reg: float) -> list[Training]:
+    """The runs that the paper's f* comes from: those of Figures 4 and 8, by the released protocol of both halves."""
+    model: Model = "logreg" if half.model == "logreg" else "network"
+    names = (half.name,) if setup.protocol == "text" else HALF_NAMES
+    return [half_of(model, name, setup).reference(problem, reg) for name in names]
+
+
 def _estimate(half: Half, setup: Setup, results: Results, problem: str, reg: float) -> float | None:
     """The smallest value of the reference run: of the chosen setting (text), or of all, in both halves (released)."""
-    if setup.protocol == "text":
-        run = results.best(half.reference(problem, reg))
-        return None if run is None or not len(run.curves.get("value", ())) else float(run.curves["value"].min())
-    model: Model = "logreg" if half.model == "logreg" else "network"
     found = []
-    for name in setup.halves or HALF_NAMES:
-        task = results.task(half_of(model, name, setup).reference(problem, reg))
-        curves = [RELEASED.curve(run) for run in task.runs] if task else []
-        found += [curve.min() for curve in curves if len(curve)]
-    return float(min(found)) if found else None
+    for spec in references(half, setup, problem, reg):
+        if setup.protocol == "text":
+            best = results.best(spec)
+            curves = [] if best is None else [best.curves.get("value", np.empty(0))]
+        else:
+            task = results.task(spec)
+            curves = [] if task is None else [RELEASED.curve(run) for run in task.runs]
+        values = [float(curve.min()) for curve in curves if len(curve)]
+        if not values:
+            return None
+        found.append(min(values))
+    return min(found)

@@ -15,7 +15,17 @@ from levelport.lab.choices import HalfName, SolverName
 from levelport.lab.claims import Claim, NotRunError
 from levelport.lab.engine.spec import RunSpec
 from levelport.lab.paper.methods import Method
-from levelport.lab.paper.profile_grid import HALF_NAMES, Half, Model, Scored, Variant, half_of, scored, variants
+from levelport.lab.paper.profile_grid import (
+    HALF_NAMES,
+    Half,
+    Model,
+    Scored,
+    Variant,
+    half_of,
+    references,
+    scored,
+    variants,
+)
 from levelport.lab.paper.profiles import Axis, Profile
 from levelport.lab.paper.study import METHOD_COLOURS, Results, Setup, Study, method_legend
 from levelport.lab.paper.teleports import SOLVER_TITLES
@@ -52,7 +62,7 @@ class ProfileStudy(Study):
             for problem, reg in half.problems():
                 specs += [half.spec(problem, reg, variant) for variant in variants(setup.solvers, self.limits(setup))]
                 if setup.reference == "paper":
-                    specs.append(half.reference(problem, reg))
+                    specs += references(half, setup, problem, reg)
         return specs
 
     def scores(self, name: HalfName, setup: Setup, results: Results) -> list[Scored]:

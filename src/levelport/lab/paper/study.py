@@ -78,8 +78,8 @@ class Setup:
         return f"mnist-first-{self.images}" if self.images else "mnist"
 
     def restricted(self, sets: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of a figure's data sets that are asked for; all of them where none of them is."""
-        return tuple(name for name in sets if name in self.sets) or sets
+        """Those of a figure's data sets that are asked for."""
+        return tuple(name for name in sets if name in self.sets) if self.sets else sets
 
     def __post_init__(self) -> None:
         if self.reference == "released" and self.protocol != "released":

@@ -66,9 +66,54 @@ def test_archives_are_not_trusted(tmp_path: Path) -> None:
         file.writestr("../outside.parquet", content)
         file.writestr(f"sub/{one}.parquet", content)
     came = import_results(store, tmp_path / "bad.zip")
-    assert (came.new, came.known, len(came.damaged)) == (0, 0, 2)
+    assert (came.new, came.known, len(came.damaged)) == (0, 0, 4)
+    assert came.damaged[0] == "'../outside.parquet' (not the name of a result)"
     assert store.look().results == {}
     assert not (tmp_path / "outside.parquet").exists()
+
+
+def test_a_damaged_byte_costs_one_task(tmp_path: Path) -> None:
+    """A byte of the second entry's content, and of its header: the first and the third come in all the same."""
+    store = Store(tmp_path / "store")
+    keys = sorted(put(store, n) for n in (1, 2, 3))
+    export_results(store, keys, tmp_path / "good.zip")
+    good = (tmp_path / "good.zip").read_bytes()
+    begins = zipfile.ZipFile(tmp_path / "good.zip").infolist()[1].header_offset
+    for name, at in (("content", begins + 200), ("header", begins), ("name", begins + 35)):
+        bad = bytearray(good)
+        bad[at] ^= 0x10
+        archive = tmp_path / f"{name}.zip"
+        archive.write_bytes(bad)
+        came = import_results(Store(tmp_path / name), archive)
+        assert (came.new, came.known, len(came.damaged)) == (2, 0, 1)
+        assert came.damaged[0].startswith(f"{keys[1]}.parquet (")
+        assert set(Store(tmp_path / name).look().results) == {keys[0], keys[2]}
+    done = CliRunner().invoke(app, ["reproduce", "import", str(archive), "--out", str(tmp_path / "told")])
+    assert done.exit_code == 0
+    assert "2 new tasks" in done.output
+    assert f"damaged, left out: {keys[1]}" in done.output
+
+
+def test_no_damaged_byte_is_a_surprise(tmp_path: Path) -> None:
+    """Wherever an archive is damaged, what comes in is whole, or the archive is refused in words."""
+    store = Store(tmp_path / "store")
+    keys = [put(store, 1), put(store, 2)]
+    values = {key: store.look().results[key].best.final_value for key in keys}
+    export_results(store, keys, tmp_path / "good.zip")
+    good = (tmp_path / "good.zip").read_bytes()
+    directory = zipfile.ZipFile(tmp_path / "good.zip").start_dir
+    for count, at in enumerate((*range(0, directory, 307), *range(directory, len(good), 5))):
+        bad = bytearray(good)
+        bad[at] ^= 0xFF
+        (tmp_path / "bad.zip").write_bytes(bad)
+        target = Store(tmp_path / f"target-{count}")
+        try:
+            import_results(target, tmp_path / "bad.zip")
+        except ValueError as error:
+            if "is no archive" not in str(error):
+                raise
+        for key, result in target.look().results.items():
+            assert result.best.final_value == values[key]
 
 
 def test_a_file_that_is_no_archive_is_named(tmp_path: Path) -> None:

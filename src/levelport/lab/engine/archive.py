@@ -1,15 +1,18 @@
 """Results as one file: what was computed on different machines or days adds up in one store.
 
 An archive is a zip of shards under their keys. What goes in is checked like everything else in a store (checksums, and
-that the content belongs to the name); names that are no keys are passed over: an archive can write nowhere else.
+that the content belongs to the name); names that are no keys are left out: an archive can write nowhere else.
 """
 
 from __future__ import annotations
 
+import lzma
 import os
 import re
+import struct
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +20,17 @@ from pathlib import Path
 from levelport.lab.engine.store import Store
 
 _SHARD = re.compile(r"[0-9a-f]{20}\.parquet")
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
+"""What zipfile raises, depending on which byte is damaged (OSError: an offset before the beginning)."""
 
 
 @dataclass(frozen=True)
@@ -46,18 +60,33 @@ def export_results(store: Store, keys: Iterable[str], archive: Path) -> int:
 
 def import_results(store: Store, archive: Path) -> Imported:
     """Add what ``archive`` holds to the store; a task that is there already, and did not fail, is kept as it is."""
-    if not zipfile.is_zipfile(archive):
-        raise ValueError(f"{archive} is no archive of results; write one with 'levelport reproduce export'.")
-    with tempfile.TemporaryDirectory(dir=store.root) as directory, zipfile.ZipFile(archive) as file:
+    with tempfile.TemporaryDirectory(dir=store.root) as directory, _opened(archive) as file:
         arrived = Store(Path(directory))
+        unreadable = []
         for entry in file.infolist():
-            if _SHARD.fullmatch(entry.filename):
-                (arrived.shards / entry.filename).write_bytes(file.read(entry))
+            if not _SHARD.fullmatch(entry.filename):
+                unreadable.append(f"{entry.filename!r} (not the name of a result)")
+                continue
+            try:
+                content = file.read(entry)
+            except _UNREADABLE as error:
+                unreadable.append(f"{entry.filename} ({error})")
+            else:
+                (arrived.shards / entry.filename).write_bytes(content)
         found = arrived.look()
         there = store.look(found.results)
         known = set(there.results) - set(there.failed)
         new = [key for key in found.results if key not in known]
         for key in new:
             os.replace(arrived.path(key), store.path(key))
-        reasons = tuple(line.split(");")[0] + ")" for line in found.damaged)
-        return Imported(len(new), len(found.results) - len(new), reasons)
+        reasons = (line.split(");")[0] + ")" for line in found.damaged)
+        return Imported(len(new), len(found.results) - len(new), (*unreadable, *reasons))
+
+
+def _opened(archive: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(archive)
+    except _UNREADABLE as error:
+        raise ValueError(
+            f"{archive} is no archive of results ({error}); write one with 'levelport reproduce export'."
+        ) from error

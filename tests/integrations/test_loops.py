@@ -122,6 +122,30 @@ def test_skorch_teleports_on_the_loss_of_the_net() -> None:
     assert teleporter.iteration == 16
 
 
+def test_skorch_clones_teleports_and_sets_their_arguments() -> None:
+    pytest.importorskip("skorch", reason="skorch is not installed: make integrations")
+    from sklearn.base import clone
+    from skorch import NeuralNetRegressor
+
+    from levelport.integrations.skorch import Teleports
+
+    copied = clone(Teleports(Every(50), None, HOW))
+    assert (copied.schedule, copied.how) == (Every(50), HOW)
+
+    def planned(net: Any) -> Any:
+        return dict(net.callbacks_)["teleports"].teleporter.schedule
+
+    x, y = (part.numpy() for part in data().tensors)
+    net = NeuralNetRegressor(
+        network, max_epochs=1, train_split=None, verbose=0, callbacks=[("teleports", Teleports(Every(50), None, HOW))]
+    )
+    net = clone(net).set_params(callbacks__teleports__schedule=Every(3)).fit(x, y)
+    assert planned(net) == Every(3)
+    net.set_params(callbacks__teleports__schedule=Every(4)).partial_fit(x, y)  # initializes callbacks, then sets
+    assert planned(net) == Every(4)
+    assert planned(clone(net).fit(x, y)) == Every(4)
+
+
 def test_symmetries_move_inside_ignite() -> None:
     pytest.importorskip("ignite", reason="pytorch-ignite is not installed: make integrations")
     from ignite.engine import create_supervised_trainer

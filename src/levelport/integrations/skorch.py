@@ -32,15 +32,26 @@ class Teleports(Callback):  # type: ignore[misc, unused-ignore]  # Any where not
         self.schedule = schedule
         self.on_teleport = on_teleport
         self.how = how
-        self._planned = Planned(schedule, on_teleport, how or {})
+        self.initialize()
+
+    def initialize(self) -> Teleports:
+        """Plan anew; skorch calls this when it initializes a net."""
+        # skorch takes every attribute for an argument, to clone and to set, unless its name ends in an underscore.
+        self.planned_ = Planned(self.schedule, self.on_teleport, self.how or {})
+        return self
+
+    def set_params(self, **params: Any) -> None:
+        """As every callback's; the plan follows, also where the net is initialized already."""
+        super().set_params(**params)
+        self.initialize()
 
     @property
     def teleporter(self) -> Teleporter | None:
         """The teleporter; None before training starts."""
-        return self._planned.teleporter
+        return self.planned_.teleporter
 
     def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
-        self._planned.begin(net.optimizer_)
+        self.planned_.begin(net.optimizer_)
 
     def on_batch_begin(self, net: Any, batch: Any = None, training: bool = False, **kwargs: Any) -> None:
         if not training:
@@ -51,4 +62,4 @@ class Teleports(Callback):  # type: ignore[misc, unused-ignore]  # Any where not
             inputs, targets = unpack_data(batch)
             return net.get_loss(net.infer(inputs), targets, X=inputs, training=True)
 
-        self._planned.maybe(loss)
+        self.planned_.maybe(loss)

@@ -42,7 +42,9 @@ def test_failed_tasks_stay_out_and_are_replaced(tmp_path: Path) -> None:
     here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
     key = put(here, 1, failed=True)
     put(there, 1)
-    assert export_results(here, [key], tmp_path / "a.zip") == 0
+    with pytest.raises(ValueError, match="holds none of these tasks; nothing was written"):
+        export_results(here, [key], tmp_path / "a.zip")
+    assert not (tmp_path / "a.zip").exists()
     assert export_results(there, [key], tmp_path / "b.zip") == 1
     assert import_results(here, tmp_path / "b.zip").new == 1
     assert not here.look().results[key].failed
@@ -121,6 +123,18 @@ def test_a_file_that_is_no_archive_is_named(tmp_path: Path) -> None:
     path.write_text("hello")
     with pytest.raises(ValueError, match=r"notes\.txt is no archive"):
         import_results(Store(tmp_path / "store"), path)
+
+
+def test_a_typing_error_writes_nothing(tmp_path: Path) -> None:
+    """Neither an empty archive over a good one, nor a directory of the wrong name."""
+    (tmp_path / "monday.zip").write_bytes(b"good")
+    wrong = ["--tier", "smoke", "--out", str(tmp_path / "typo")]
+    done = CliRunner().invoke(app, ["reproduce", "export", "fig1", *wrong, "--to", str(tmp_path / "monday.zip")])
+    assert done.exit_code == 1
+    assert "typo holds none of these tasks; nothing was written" in done.output
+    assert (tmp_path / "monday.zip").read_bytes() == b"good"
+    assert CliRunner().invoke(app, ["reproduce", "fig1", *wrong, "--claims"]).exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["monday.zip"]
 
 
 def test_commands(tmp_path: Path) -> None:

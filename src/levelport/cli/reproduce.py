@@ -149,7 +149,7 @@ def _export(studies: Sequence[Study], setup: Setup, out: Path, to: Path) -> None
 
     wanted = {spec.key for study in studies for spec in study.specs(setup)}
     with trouble_in_words():
-        tasks = export_results(Store(out), wanted, to)
+        tasks = export_results(Store(out, make=False), wanted, to)
     say(f"{to}: {tasks} of {len(wanted)} tasks ({to.stat().st_size / 1e6:.1f} MB)")
 
 
@@ -173,7 +173,7 @@ def _claims_of_stored(study: Study, setup: Setup, out: Path) -> None:
     from levelport.lab.engine.store import Store
     from levelport.lab.paper.reproduction import checked_claims, stored_results
 
-    _print_claims(checked_claims(study, setup, stored_results(study, setup, Store(out))))
+    _print_claims(checked_claims(study, setup, stored_results(study, setup, Store(out, make=False))))
 
 
 def _print_claims(claims: Sequence[Claim]) -> None:

@@ -43,9 +43,17 @@ class Imported:
 
 
 def export_results(store: Store, keys: Iterable[str], archive: Path) -> int:
-    """Write the shards of ``keys`` that the store holds to ``archive``; the number of tasks. Failed ones stay out."""
+    """Write the shards of ``keys`` that the store holds to ``archive``; the number of tasks. Failed ones stay out.
+
+    Where there is none, nothing is written: an empty archive must not replace a good one.
+    """
     results = store.look(keys).results
     done = sorted(key for key, result in results.items() if not result.failed)
+    if not done:
+        raise ValueError(
+            f"{store.root} holds none of these tasks; nothing was written. The figures, --out, --tier, --protocol and "
+            "the options that restrict them say which ones are meant."
+        )
     archive.parent.mkdir(parents=True, exist_ok=True)
     temporary = archive.with_name(f".{archive.name}.{os.getpid()}.tmp")
     try:

@@ -89,12 +89,17 @@ class Found:
 
 
 class Store:
-    """A directory of shards. Safe to share between processes on one file system."""
+    """A directory of shards. Safe to share between processes on one file system.
 
-    def __init__(self, root: Path) -> None:
+    It is made if it is not there; with ``make=False``, for those who only look, a missing one is an empty one.
+    """
+
+    def __init__(self, root: Path, *, make: bool = True) -> None:
         self.root = root
         self.shards = root / "shards"
         self.damaged = root / "damaged"
+        if not make:
+            return
         try:
             self.shards.mkdir(parents=True, exist_ok=True)
         except OSError as error:

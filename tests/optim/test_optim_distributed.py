@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -18,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 from levelport import ObjectiveError
-from levelport.objectives import FunctionObjective, LinearObjective
+from levelport.objectives import FunctionObjective, LinearObjective, distributed
 from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.parameters import ParametersObjective
 from levelport.optim import Never, Teleported, Teleporter
@@ -195,3 +196,11 @@ def test_equal_dimensions_are_equal_beyond_the_digits_of_float64(monkeypatch: py
             DistributedObjective(local, samples=5)
     else:
         assert DistributedObjective(local, samples=5).samples == 15
+
+
+def test_a_rank_whose_loss_is_no_number_takes_part_in_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[float] = []
+    monkeypatch.setattr(distributed, "ranks", lambda: 2)
+    monkeypatch.setattr(dist, "all_reduce", lambda total: seen.append(float(total)))
+    assert math.isnan(distributed.agreed(math.nan, torch.device("cpu")))
+    assert len(seen) == 1

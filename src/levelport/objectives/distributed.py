@@ -14,7 +14,6 @@ steps, :func:`data_parallel` does the teleports, with its weights: one per rank,
 
 from __future__ import annotations
 
-import math
 from datetime import timedelta
 
 import torch
@@ -150,8 +149,11 @@ def data_parallel(local: Objective, start: Tensor) -> Objective:
 
 
 def agreed(value: float, device: torch.device) -> float:
-    """The mean of ``value`` over the ranks, the same number on each, so that they decide alike."""
-    if ranks() == 1 or math.isnan(value):
+    """The mean of ``value`` over the ranks, the same number on each, so that they decide alike.
+
+    A NaN travels through the sum: a rank that kept it to itself would leave the others waiting.
+    """
+    if ranks() == 1:
         return value
     total = torch.tensor(value, dtype=torch.float64, device=device)
     dist.all_reduce(total)

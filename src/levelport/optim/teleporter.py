@@ -162,7 +162,7 @@ class Teleporter:
                 f"the schedule ({self.schedule}) needs the gradient of every step, which maybe() does not know. Use "
                 "WhenStalled(measure='progress'), or let levelport.Teleported take the steps."
             )
-        value = math.nan
+        value = None
         if self.schedule.watches or self.watching or self._soon:
             value = StepLoss(loss, self.parameters()).value()
             self.charge(0.5)
@@ -170,14 +170,16 @@ class Teleporter:
         return self.teleport_if_due(loss, value, math.nan)
 
     def teleport_if_due(
-        self, loss: Loss | None, value: float, gradient_norm: float, *, random_state: RandomState | None = None
+        self, loss: Loss | None, value: float | None, gradient_norm: float, *, random_state: RandomState | None = None
     ) -> TeleportResult | None:
         """The same for a caller who knows the loss and ‖∇f‖ at the parameters, and charges its steps itself.
 
-        ``value`` may be NaN where neither schedule nor watch asks for it, ``loss`` None for closures with a backward.
+        ``value`` may be None where neither schedule nor watch asks for it, ``loss`` None for closures with a backward.
         """
         self.moved, self._looked = False, True
-        if self._distribute is None:
+        if value is None:
+            value = math.nan
+        elif self._distribute is None:
             device = next(p.device for group in self.optimizer.param_groups for p in group["params"])
             value = agreed(value, device)
         back = self._guard.back

@@ -146,6 +146,25 @@ def test_skorch_clones_teleports_and_sets_their_arguments() -> None:
     assert planned(clone(net).fit(x, y)) == Every(4)
 
 
+def test_skorch_teleports_after_a_validation_in_training_mode() -> None:
+    pytest.importorskip("skorch", reason="skorch is not installed: make integrations")
+    from skorch import NeuralNetRegressor
+
+    from levelport.integrations.skorch import Teleports
+
+    modes: list[tuple[bool, bool]] = []
+
+    class Net(NeuralNetRegressor):  # type: ignore[misc, unused-ignore]  # Any where not installed
+        def get_loss(self, *args: Any, training: bool = False, **kwargs: Any) -> Any:
+            if training:
+                modes.append((self.module_.training, self.criterion_.training))
+            return super().get_loss(*args, training=training, **kwargs)
+
+    x, y = (part.numpy() for part in data().tensors)
+    Net(network, max_epochs=2, verbose=0, callbacks=[("teleports", Teleports(Every(1), None, HOW))]).fit(x, y)
+    assert set(modes) == {(True, True)}
+
+
 def test_symmetries_move_inside_ignite() -> None:
     pytest.importorskip("ignite", reason="pytorch-ignite is not installed: make integrations")
     from ignite.engine import create_supervised_trainer

@@ -9,7 +9,7 @@ from typing import Any
 
 from skorch.callbacks import Callback
 from skorch.dataset import unpack_data
-from torch import Tensor
+from torch import Tensor, nn
 
 from levelport.integrations.planned import Planned
 from levelport.optim.schedules import Schedule
@@ -56,7 +56,9 @@ class Teleports(Callback):  # type: ignore[misc, unused-ignore]  # Any where not
     def on_batch_begin(self, net: Any, batch: Any = None, training: bool = False, **kwargs: Any) -> None:
         if not training:
             return
-        net.module_.train()
+        for part in vars(net).values():  # modules and criteria of any name: skorch turns them back after this event
+            if isinstance(part, nn.Module):
+                part.train()
 
         def loss() -> Tensor:
             inputs, targets = unpack_data(batch)

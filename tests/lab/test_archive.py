@@ -29,7 +29,7 @@ def test_round_trip_adds_up(tmp_path: Path) -> None:
     keys = {put(here, 1), put(here, 2, 2.0)}
     others = {put(there, 2, 99.0), put(there, 3, 3.0)}
     archive = tmp_path / "moved" / "there.zip"
-    assert export_results(there, others, archive) == 2
+    assert len(export_results(there, others, archive).done) == 2
     assert import_results(here, archive) == Imported(new=1, known=1, damaged=())
     results = here.look().results
     assert set(results) == keys | others
@@ -45,7 +45,7 @@ def test_failed_tasks_stay_out_and_are_replaced(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds none of these tasks; nothing was written"):
         export_results(here, [key], tmp_path / "a.zip")
     assert not (tmp_path / "a.zip").exists()
-    assert export_results(there, [key], tmp_path / "b.zip") == 1
+    assert len(export_results(there, [key], tmp_path / "b.zip").done) == 1
     assert import_results(here, tmp_path / "b.zip").new == 1
     assert not here.look().results[key].failed
 
@@ -53,7 +53,7 @@ def test_failed_tasks_stay_out_and_are_replaced(tmp_path: Path) -> None:
 def test_what_is_not_asked_for_is_not_exported(tmp_path: Path) -> None:
     store = Store(tmp_path)
     key, _ = put(store, 1), put(store, 2)
-    assert export_results(store, [key, Squares(7).key], tmp_path / "a.zip") == 1
+    assert len(export_results(store, [key, Squares(7).key], tmp_path / "a.zip").done) == 1
     assert zipfile.ZipFile(tmp_path / "a.zip").namelist() == [f"{key}.parquet"]
 
 
@@ -150,6 +150,11 @@ def test_commands(tmp_path: Path) -> None:
     assert "10 of 10 tasks" in levelport("export", "fig17", *smoke, "--out", str(tmp_path / "a"), "--to", archive)
     assert "10 new tasks, 0 already there" in levelport("import", archive, "--out", str(tmp_path / "b"))
     assert "0 to run" in levelport("fig17", *smoke, "--jobs", "1", "--out", str(tmp_path / "b"))
+    for words in (("export", "fig17", "--to", archive), ("fig17", "--claims")):
+        shard = min((tmp_path / "b" / "shards").iterdir())
+        shard.write_bytes(b"damaged")
+        said = levelport(*words, *smoke, "--out", str(tmp_path / "b"))
+        assert f"A damaged shard was set aside and its task will run again: {shard.name}" in said
     wrong = runner.invoke(app, ["reproduce", "import", "--out", str(tmp_path)])
     assert wrong.exit_code == 2
     assert "import needs a file" in wrong.output

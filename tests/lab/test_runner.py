@@ -16,9 +16,9 @@ from arithmetic import Squares, sweep
 from rich.console import Console
 
 from levelport.lab.engine.backends import Backend, WorkerLostError
-from levelport.lab.engine.progress import ConsoleProgress, Forecast
+from levelport.lab.engine.progress import ConsoleProgress, Forecast, SilentProgress
 from levelport.lab.engine.runner import Plan, in_words, run_plan
-from levelport.lab.engine.spec import RunStatus
+from levelport.lab.engine.spec import RunSpec, RunStatus
 from levelport.lab.engine.store import Store, StoreError
 
 SCRIPT = Path(__file__).with_name("arithmetic.py")
@@ -70,6 +70,19 @@ def test_failure_is_a_row_and_is_tried_again(tmp_path: Path) -> None:
     assert plan.todo == (specs[1],)
     assert any("failed last time" in line for line in plan.sentences(1))
     assert run_plan(plan, store, Backend()).computed == 1
+
+
+def test_a_shard_damaged_meanwhile_is_a_failure(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+
+    class Vandal(SilentProgress):
+        def finished(self, spec: RunSpec, *, failed: bool) -> None:
+            store.path(spec.key).write_bytes(b"damaged")
+
+    done = run_plan(Plan.of([Squares(3)], store), store, Backend(), Vandal())
+    assert done.results == {}
+    (failure,) = done.failures
+    assert failure.startswith(f"a damaged shard was set aside: {Squares(3).key}.parquet")
 
 
 def test_kill_9_again_and_again_loses_nothing(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from arithmetic import Squares
 
@@ -79,6 +80,35 @@ def test_damaged_shard_is_set_aside_and_reported(tmp_path: Path, harm: str) -> N
     assert store.look([good.key, bad.key]).sentences() == []
     put(store, bad)
     assert set(store.look([good.key, bad.key]).results) == {good.key, bad.key}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        (PermissionError(errno.EACCES, "Failed to open"), "cannot be read (Permission denied)"),
+        (OSError(errno.EMFILE, "Failed to open"), "cannot be read (Too many open files)"),
+        (OSError(errno.EIO, "Error reading bytes"), "cannot be read (Input/output error)"),
+        (pa.ArrowMemoryError("malloc of size 64 failed"), "memory ran out"),
+    ],
+    ids=["rights", "open files", "disk", "memory"],
+)
+def test_a_shard_that_cannot_be_read_now_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Exception, words: str
+) -> None:
+    """A passing shortage says nothing about the file: it is an error, and the result is there afterwards."""
+    store = Store(tmp_path)
+    put(store, Squares(1))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise trouble
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module.pq, "read_table", refuse)
+        with pytest.raises(StoreError, match="nothing was moved") as raised:
+            store.look()
+    assert words in str(raised.value)
+    assert not store.damaged.exists()
+    assert set(store.look().results) == {Squares(1).key}
 
 
 def test_copies_count_once(tmp_path: Path) -> None:

@@ -225,7 +225,8 @@ def test_smoke_tier_of(name: str, tmp_path: Path) -> None:
     assert summary["tasks"] == len(study.specs(SMOKE))
     assert {claim["holds"] for claim in summary["claims"]} <= {None}
     assert Plan.of(study.specs(SMOKE), Store(tmp_path)).todo == ()
-    pd.testing.assert_frame_equal(study.table(SMOKE, stored_results(study, SMOKE, Store(tmp_path))), first.table)
+    stored = Results(stored_results(study, SMOKE, Store(tmp_path)).results)
+    pd.testing.assert_frame_equal(study.table(SMOKE, stored), first.table)
 
 
 def result_of(study: Study, values: dict[tuple[Method, bool], list[float]]) -> tuple[Results, Setup]:
@@ -289,7 +290,7 @@ def test_timed_claim_counts_the_plain_methods_time_only() -> None:
 def test_missing_results_are_not_run(tmp_path: Path) -> None:
     setup = Setup(tier="quick")
     for study in STUDIES.values():
-        results = stored_results(study, setup, Store(tmp_path))
+        results = Results(stored_results(study, setup, Store(tmp_path)).results)
         assert all(claim.holds is None for claim in checked_claims(study, setup, results))
 
 

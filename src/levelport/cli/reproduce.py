@@ -149,8 +149,10 @@ def _export(studies: Sequence[Study], setup: Setup, out: Path, to: Path) -> None
 
     wanted = {spec.key for study in studies for spec in study.specs(setup)}
     with trouble_in_words():
-        tasks = export_results(Store(out, make=False), wanted, to)
-    say(f"{to}: {tasks} of {len(wanted)} tasks ({to.stat().st_size / 1e6:.1f} MB)")
+        found = export_results(Store(out, make=False), wanted, to)
+    for sentence in found.sentences():
+        say(sentence)
+    say(f"{to}: {len(found.done)} of {len(wanted)} tasks ({to.stat().st_size / 1e6:.1f} MB)")
 
 
 def _import(archives: Sequence[str], out: Path) -> None:
@@ -172,8 +174,12 @@ def _import(archives: Sequence[str], out: Path) -> None:
 def _claims_of_stored(study: Study, setup: Setup, out: Path) -> None:
     from levelport.lab.engine.store import Store
     from levelport.lab.paper.reproduction import checked_claims, stored_results
+    from levelport.lab.paper.study import Results
 
-    _print_claims(checked_claims(study, setup, stored_results(study, setup, Store(out, make=False))))
+    found = stored_results(study, setup, Store(out, make=False))
+    for sentence in found.sentences():
+        say(sentence)
+    _print_claims(checked_claims(study, setup, Results(found.results)))
 
 
 def _print_claims(claims: Sequence[Claim]) -> None:

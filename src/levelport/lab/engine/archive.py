@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from levelport.lab.engine.store import Store
+from levelport.lab.engine.store import Found, Store
 
 _SHARD = re.compile(r"[0-9a-f]{20}\.parquet")
 _UNREADABLE = (
@@ -42,28 +42,27 @@ class Imported:
     damaged: tuple[str, ...]
 
 
-def export_results(store: Store, keys: Iterable[str], archive: Path) -> int:
-    """Write the shards of ``keys`` that the store holds to ``archive``; the number of tasks. Failed ones stay out.
+def export_results(store: Store, keys: Iterable[str], archive: Path) -> Found:
+    """Write the shards of ``keys`` that the store holds to ``archive``, and return what it holds; failed ones stay out.
 
     Where there is none, nothing is written: an empty archive must not replace a good one.
     """
-    results = store.look(keys).results
-    done = sorted(key for key, result in results.items() if not result.failed)
-    if not done:
+    found = store.look(keys)
+    if not found.done:
         raise ValueError(
             f"{store.root} holds none of these tasks; nothing was written. The figures, --out, --tier, --protocol and "
-            "the options that restrict them say which ones are meant."
+            f"the options that restrict them say which ones are meant. {' '.join(found.sentences())}".rstrip()
         )
     archive.parent.mkdir(parents=True, exist_ok=True)
     temporary = archive.with_name(f".{archive.name}.{os.getpid()}.tmp")
     try:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as file:  # shards are compressed themselves
-            for key in done:
+            for key in sorted(found.done):
                 file.write(store.path(key), f"{key}.parquet")
         temporary.replace(archive)
     finally:
         temporary.unlink(missing_ok=True)
-    return len(done)
+    return found
 
 
 def import_results(store: Store, archive: Path) -> Imported:
@@ -83,7 +82,7 @@ def import_results(store: Store, archive: Path) -> Imported:
                 (arrived.shards / entry.filename).write_bytes(content)
         found = arrived.look()
         there = store.look(found.results)
-        known = set(there.results) - set(there.failed)
+        known = set(there.done)
         new = [key for key in found.results if key not in known]
         for key in new:
             os.replace(arrived.path(key), store.path(key))

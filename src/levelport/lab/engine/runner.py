@@ -82,7 +82,9 @@ def run_plan(plan: Plan, store: Store, backend: Backend, progress: Progress | No
             if failed is not None:
                 sweep.failures.append(f"{spec.label}: {failed.message}")
             shown.finished(spec, failed=failed is not None)
-    sweep.results.update(store.look(spec.key for spec in plan.todo).results)
+    found = store.look(spec.key for spec in plan.todo)
+    sweep.results.update(found.results)
+    sweep.failures += [f"a damaged shard was set aside: {line}" for line in found.damaged]
     sweep.seconds = time.perf_counter() - began
     return sweep
 

@@ -3,8 +3,9 @@
 * A shard is there in full or not at all (:mod:`levelport.problems.atomic`).
 * Its name is the key of the specification. Two processes that compute the same task write the same name: the second
   rename replaces the first, and nothing is counted twice. Copies under other names are recognised by the key inside.
-* Pages carry checksums. A shard that cannot be read, or whose content belongs to another name, is moved to
-  ``damaged/`` and reported; its task counts as not done.
+* Pages carry checksums. A shard whose content is damaged, or belongs to another name, is moved to ``damaged/`` and
+  reported; its task counts as not done. One that the system does not let us read (rights, open files, memory, the
+  disk) may be whole: it stays, and the trouble is an error.
 * A failed run is a row like any other, with a status and a message. Its task is done again at the next start.
 """
 
@@ -72,6 +73,11 @@ class Found:
     damaged: list[str] = field(default_factory=list)
     duplicates: int = 0
     leftovers: int = 0
+
+    @property
+    def done(self) -> list[str]:
+        """Keys of the tasks without failed runs."""
+        return [key for key, result in self.results.items() if not result.failed]
 
     @property
     def failed(self) -> list[str]:
@@ -160,7 +166,14 @@ class Store:
             return TaskResult(content["key"], content["spec"], runs, content["seconds"], content["environment"])
         except FileNotFoundError:
             return None  # another process has just set it aside
+        except MemoryError as error:
+            raise StoreError(f"memory ran out while {path} was read; nothing was moved.") from error
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # the system's trouble, not the file's
+                raise StoreError(
+                    f"{path} cannot be read ({os.strerror(error.errno)}); nothing was moved. Mend that and start the "
+                    "same command again."
+                ) from error
             self.damaged.mkdir(exist_ok=True)
             aside = self.damaged / f"{path.stem}-{uuid.uuid4().hex[:8]}.parquet"
             with contextlib.suppress(FileNotFoundError):

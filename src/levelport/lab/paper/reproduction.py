@@ -23,7 +23,7 @@ from levelport.lab.engine.backends import Backend
 from levelport.lab.engine.progress import Progress
 from levelport.lab.engine.runner import Plan, SweepResult, run_plan
 from levelport.lab.engine.spec import RunStatus
-from levelport.lab.engine.store import Store
+from levelport.lab.engine.store import Found, Store
 from levelport.lab.paper.study import Results, Setup, Study
 from levelport.lab.pictures import save, small_print
 from levelport.problems.atomic import remove_leftovers, write_text
@@ -49,9 +49,9 @@ def checked_claims(study: Study, setup: Setup, results: Results) -> list[Claim]:
     return [replace(claim, holds=None, measured=undecided.format(claim.measured)) for claim in claims]
 
 
-def stored_results(study: Study, setup: Setup, store: Store) -> Results:
+def stored_results(study: Study, setup: Setup, store: Store) -> Found:
     """What the store holds of a study, without running anything."""
-    return Results(store.look(spec.key for spec in study.specs(setup)).results)
+    return store.look(spec.key for spec in study.specs(setup))
 
 
 def reproduce(

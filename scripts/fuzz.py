@@ -362,7 +362,7 @@ def check(case: Case, names: dict[str, Any]) -> None:
         if parameter.dtype != start.dtype or parameter.shape != start.shape:
             raise Violation("the parameter changed its kind")
         if result is not None:
-            _check_teleport(case, result)
+            _check_teleport(case, result, start)
         return
     if type(result.x) is not type(start) or not _same_kind(result.x, start):
         raise Violation("the structure of x changed")
@@ -381,7 +381,7 @@ def check(case: Case, names: dict[str, Any]) -> None:
         if not math.isfinite(result.value):
             raise Violation("a value that is not finite")
     if case.door == "teleport":
-        _check_teleport(case, result)
+        _check_teleport(case, result, start)
         if case.radius is not None and _distance(result.x, start) > case.radius * (1 + 1e-6):
             raise Violation(f"{_distance(result.x, start)!r} away, radius {case.radius!r}")
     elif math.isfinite(before):
@@ -390,14 +390,16 @@ def check(case: Case, names: dict[str, Any]) -> None:
             raise Violation(f"a descent method went up from {before!r} to {result.value!r}")
 
 
-def _check_teleport(case: Case, result: Any) -> None:
+def _check_teleport(case: Case, result: Any, start: Any) -> None:
     if result.status.name in ("NON_FINITE_START", "STATIONARY_START"):
         return
     single = "torch.float32" in case.source
     smallest = max(abs(result.value_start), 1.2e-38 if single else 2.3e-308)
     slack = 1e-6 * smallest if case.solver == "'sqp'" else 0.0
     if case.level_set:
-        slack = max(slack, (1.2e-5 if single else 1e-9) * smallest)
+        length = math.hypot(*(float(entry) for leaf in _leaves(start) for entry in leaf.double().reshape(-1)))
+        resolution = 4.0 * (1.2e-7 if single else 2.3e-16) * result.gradient_norm_start * length
+        slack = max(slack, (1.2e-5 if single else 1e-9) * smallest, resolution)
     if not result.value <= result.value_start + slack:
         raise Violation(f"the value rose from {result.value_start!r} to {result.value!r}")
     if case.level_set and abs(result.value - result.value_start) > slack:

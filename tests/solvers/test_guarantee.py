@@ -111,7 +111,9 @@ def check(fun: Function, x: Tensor, solver: Solver, *, level_set: bool, max_hvps
         return result
     slack = (1e-6 if isinstance(solver, SQP) else 0.0) * max(abs(result.value_start), torch.finfo(x.dtype).tiny)
     if level_set:
-        allowed = max(slack, max(1e-9, 100 * torch.finfo(x.dtype).eps) * abs(result.value_start))
+        eps = torch.finfo(x.dtype).eps
+        resolution = 4.0 * eps * result.gradient_norm_start * float(x.double().norm())
+        allowed = max(slack, max(1e-9, 100 * eps) * abs(result.value_start), resolution)
         assert abs(result.value - result.value_start) <= allowed
     assert result.value <= result.value_start + slack or level_set
     assert result.gradient_norm >= result.gradient_norm_start

@@ -156,6 +156,6 @@ def _slack(solver: Solver, start: Point, level_set: bool, dtype: torch.dtype) ->
         eps = torch.finfo(dtype).eps
         smallest = max(abs(start.value), torch.finfo(dtype).tiny)
         # Where f(w) is near 0, its own size says nothing: the last digits of x move f by eps·‖∇f‖‖x‖.
-        resolution = 1e2 * eps * start.gradient_norm * float(norm(start.x))
+        resolution = 4.0 * eps * start.gradient_norm * float(norm(start.x))
         slack = max(slack, max(_LEVEL_SET_SLACK, 1e2 * eps) * smallest, resolution)
     return slack

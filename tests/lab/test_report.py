@@ -20,7 +20,9 @@ PIXEL = bytes.fromhex(
 )
 
 
-def figure(out: Path, name: str, tier: str, holds: bool | None, *, failures: list[str] | None = None) -> None:
+def figure(
+    out: Path, name: str, tier: str, holds: bool | None, *, failures: list[str] | None = None, **setup: object
+) -> None:
     """A figure as reproduction leaves it on disk."""
     directory = out / tier / name
     directory.mkdir(parents=True)
@@ -28,7 +30,7 @@ def figure(out: Path, name: str, tier: str, holds: bool | None, *, failures: lis
     columns = ",".join(f"a_rather_long_column_name_{index}" for index in range(14))
     (directory / "digest.csv").write_text(f"method,{columns}\n<sgd>,{','.join(['1.23456789'] * 13)},inf\n")
     summary = {
-        "setup": {"tier": tier},
+        "setup": {"tier": tier, **setup},
         "title": "A title with <angles> & ampersands",
         "tasks": 3,
         "failed_tasks": len(failures or []),
@@ -136,7 +138,7 @@ def test_nothing_from_the_directory_reaches_the_page_unescaped(tmp_path: Path) -
     summary |= {
         "figure": evil,
         "title": evil,
-        "setup": {"tier": evil},
+        "setup": {"tier": evil, "sets": [evil], "images": evil, "solvers": [evil]},
         "failures": [evil],
         "runs": {evil: 1},
         "pictures": [f"{evil.replace('/', ':')}.png"],
@@ -232,3 +234,54 @@ def test_claims_of_all_protocols_and_solvers_in_one_table(tmp_path: Path) -> Non
         ("8", "fig8"),
         ("8, released protocol", "fig8-released"),
     ]
+
+
+def test_what_a_figure_was_restricted_to_is_said(tmp_path: Path) -> None:
+    """In the figure's section, under its pictures and beside its claims."""
+    figure(
+        tmp_path,
+        "fig8",
+        "quick",
+        True,
+        sets=["pima", "blood"],
+        regs=[0.01],
+        halves=["deterministic"],
+        images=2000,
+        restarts=1,
+        solvers=["ours"],
+    )
+    figure(tmp_path, "fig9", "quick", True, solvers=["published", "ours"], sets=[], regs=[], images=0)
+    options = "--set blood --set pima --reg 0.01 --half deterministic --images 2000 --restarts 1 --solver ours"
+    one, other = find_sections(tmp_path)
+    assert one.summary.restrictions == options
+    assert other.summary.restrictions == ""
+    text = page([one, other])
+    assert f"Run: quick tier, restricted by {options}; 3 tasks" in text
+    assert "Run: quick tier; 3 tasks" in text
+    assert f'<a href="#fig8">Figure 8</a>, quick tier, restricted by {options}, our solver)' in text
+    assert one.caption(Path("fig8.png")).endswith(f"; quick tier, restricted by {options}.")
+
+
+def test_only_equal_extents_are_compared_in_the_table(tmp_path: Path) -> None:
+    """Another tier or a part of the data sets is said in the cell, and decides nothing about the protocol."""
+    figure(tmp_path, "fig8", "full", True)
+    figure(tmp_path, "fig8-released", "full", False, sets=["pima"])
+    figure(tmp_path, "fig9", "full", True)
+    figure(tmp_path, "fig9-released", "quick", False)
+    figure(tmp_path, "fig10", "quick", True, sets=["pima", "blood"])
+    figure(tmp_path, "fig10-released", "quick", False, sets=["blood", "pima"])
+    write_report(tmp_path, tmp_path / "claims.md")
+    _, _, eight, nine, ten = (tmp_path / "claims.md").read_text().splitlines()
+    part = "quick tier, restricted by --set blood --set pima"
+    measured = "1 → 2"
+    assert eight.endswith(
+        f"| **holds**: {measured} | **does not hold**: {measured} (full tier, restricted by --set pima) |  |"
+    )
+    assert nine.endswith(f"| **holds**: {measured} | **does not hold**: {measured} (quick tier) |  |")
+    assert ten.endswith(f"| **holds**: {measured} ({part}) | **does not hold**: {measured} ({part}) | yes |")
+
+
+def test_a_summary_whose_setup_is_damaged_is_named(tmp_path: Path) -> None:
+    figure(tmp_path, "fig8", "full", True, sets=7)
+    with pytest.raises(ValueError, match=r"summary\.json is damaged \(sets is no list: 7\)"):
+        find_sections(tmp_path)

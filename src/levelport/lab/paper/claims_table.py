@@ -24,6 +24,9 @@ TITLES = {
     ("released", "ours"): "our solver, the released protocol",
 }
 
+Answer = tuple[Claim, str]
+"""What was found, and how much of the figure was run for it (:meth:`Summary.extent`)."""
+
 
 def summaries_under(
     out: Path, tiers: Sequence[Tier] = ("full", "quick", "smoke")
@@ -42,15 +45,18 @@ def summaries_under(
 
 
 def claims_table(out: Path) -> str:
-    """One row per claim, one column per protocol and solver, and whether the outcome depends on the protocol."""
-    rows: dict[tuple[str, str], dict[tuple[str, str], Claim]] = {}
+    """One row per claim, one column per protocol and solver, and whether the outcome depends on the protocol.
+
+    A cell says how much was run where that is not the whole figure.
+    """
+    rows: dict[tuple[str, str], dict[tuple[str, str], Answer]] = {}
     statements: dict[tuple[str, str], str] = {}
-    for name, _, protocol, _, summary in summaries_under(out):
+    for name, tier, protocol, _, summary in summaries_under(out):
         for claim in summary.claims:
             row = (name, claim.name.removesuffix(f"-{claim.solver}") if claim.solver else claim.name)
             statements[row] = claim.statement
             # A claim that involves no teleports is the authors' own: it stands where theirs stand.
-            rows.setdefault(row, {})[protocol, claim.solver or "published"] = claim
+            rows.setdefault(row, {})[protocol, claim.solver or "published"] = claim, summary.extent(tier)
     head = ["figure", "claim", *(TITLES[column] for column in COLUMNS), "depends on the protocol"]
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for row, cells in rows.items():
@@ -60,15 +66,16 @@ def claims_table(out: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cell(claim: Claim | None) -> str:
-    if claim is None or claim.holds is None:
+def _cell(answer: Answer | None) -> str:
+    if answer is None or answer[0].holds is None:
         return "not run"
-    return f"**{in_words(claim.holds)}**: {claim.measured}"
+    claim, extent = answer
+    return f"**{in_words(claim.holds)}**: {claim.measured}" + ("" if extent == "full tier" else f" ({extent})")
 
 
-def _depends(cells: dict[tuple[str, str], Claim]) -> str:
-    """Yes where a solver's outcomes differ between the protocols; empty where one of them was not run."""
+def _depends(cells: dict[tuple[str, str], Answer]) -> str:
+    """Yes where a solver's outcomes differ between the protocols; empty where one was not run, or not as much of it."""
     pairs = [(cells.get(("text", solver)), cells.get(("released", solver))) for solver in get_args(SolverName)]
-    outcomes = [(a.holds, b.holds) for a, b in pairs if a is not None and b is not None]
+    outcomes = [(a[0].holds, b[0].holds) for a, b in pairs if a is not None and b is not None and a[1] == b[1]]
     decided = [(a, b) for a, b in outcomes if a is not None and b is not None]
     return "" if not decided else "yes" if any(a != b for a, b in decided) else "no"

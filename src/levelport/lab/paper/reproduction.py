@@ -113,6 +113,23 @@ class Summary:
     claims: list[Claim]
     environments: list[dict[str, str]]
 
+    @property
+    def restrictions(self) -> str:
+        """The options that left something of the figure out, in one order; empty where all of it was asked for."""
+        several = {"--set": "sets", "--reg": "regs", "--half": "halves"}
+        words = [
+            f"{option} {value}"
+            for option, name in several.items()
+            for value in sorted({str(value) for value in self.setup.get(name, ())})
+        ]
+        words += [f"--{name} {self.setup[name]}" for name in ("images", "restarts") if self.setup.get(name)]
+        solvers = self.setup.get("solvers", ())
+        return " ".join([*words, *([f"--solver {solvers[0]}"] if len(solvers) == 1 else [])])
+
+    def extent(self, tier: Tier) -> str:
+        """How much of the figure was run: results of different extent are not compared."""
+        return f"{tier} tier" + (f", restricted by {self.restrictions}" if self.restrictions else "")
+
     @classmethod
     def of(cls, study: Study, setup: Setup, sweep: SweepResult, pictures: list[Path], claims: list[Claim]) -> Summary:
         """From what has just been run and drawn."""
@@ -139,7 +156,7 @@ class Summary:
             content = json.loads(path.read_text(encoding="utf-8"))
             return cls(
                 title=str(content["title"]),
-                setup=dict(content["setup"]),
+                setup=_setup(content["setup"]),
                 tasks=int(content["tasks"]),
                 failed_tasks=int(content["failed_tasks"]),
                 failures=[str(message) for message in content["failures"]],
@@ -154,6 +171,13 @@ class Summary:
             raise ValueError(
                 f"the file {path} is damaged ({reason}). Make it anew by running its figure again, or remove it."
             ) from error
+
+
+def _setup(entry: dict[str, Any]) -> dict[str, Any]:
+    for name in ("sets", "regs", "halves", "solvers"):
+        if not isinstance(entry.get(name, []), list):
+            raise ValueError(f"{name} is no list: {entry[name]!r}")
+    return dict(entry)
 
 
 def _finite(number: Any) -> float:

@@ -52,6 +52,11 @@ class Section:
         return self.name if self.protocol == "text" else f"{self.name}-{self.protocol}"
 
     @property
+    def extent(self) -> str:
+        """How much of it was run."""
+        return self.summary.extent(self.tier)
+
+    @property
     def failures(self) -> list[str]:
         """What went wrong; a failed task without a message of its own is counted."""
         silent = self.summary.failed_tasks - len(self.summary.failures)
@@ -84,7 +89,7 @@ class Section:
                 words.append(f"teleports by the {title}" if solver == "published" else f"teleports by {title}")
         if rest:
             words.insert(1, f"against {rest.replace('-', ' ')}")
-        return "; ".join([*words, f"{self.tier} tier"]) + "."
+        return "; ".join([*words, self.extent]) + "."
 
     def claims(self, holds: bool | None) -> list[Claim]:
         """Those with this outcome."""

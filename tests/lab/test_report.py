@@ -285,3 +285,29 @@ def test_a_summary_whose_setup_is_damaged_is_named(tmp_path: Path) -> None:
     figure(tmp_path, "fig8", "full", True, sets=7)
     with pytest.raises(ValueError, match=r"summary\.json is damaged \(sets is no list: 7\)"):
         find_sections(tmp_path)
+
+
+def test_figures_scored_with_another_optimum_are_in_the_page_but_not_in_the_table(tmp_path: Path) -> None:
+    """Each f* has a section of its own; the table is about the exact one."""
+    figure(tmp_path, "fig8-released-optima-paper", "smoke", False)
+    write_report(tmp_path, tmp_path / "report.html")
+    assert "Figure 8, released protocol, f* paper: A title" in (tmp_path / "report.html").read_text()
+    with pytest.raises(NothingToReportError, match="with --reference exact"):
+        write_report(tmp_path, tmp_path / "claims.md")
+    for name in ("fig8", "fig8-released", "fig8-optima-paper", "fig8-released-optima-released"):
+        figure(tmp_path, name, "full", "optima" not in name)
+    sections = find_sections(tmp_path)
+    assert [(section.number, section.anchor, section.tier) for section in sections] == [
+        ("8", "fig8", "full"),
+        ("8, f* paper", "fig8-optima-paper", "full"),
+        ("8, released protocol", "fig8-released", "full"),
+        ("8, released protocol, f* paper", "fig8-released-optima-paper", "smoke"),
+        ("8, released protocol, f* released", "fig8-released-optima-released", "full"),
+    ]
+    parsed = Collector()
+    parsed.feed(page(sections))
+    assert {section.anchor for section in sections} <= parsed.ids
+    write_report(tmp_path, tmp_path / "claims.md")
+    _, _, row = (tmp_path / "claims.md").read_text().splitlines()
+    assert row.endswith("| no |")
+    assert "does not hold" not in row

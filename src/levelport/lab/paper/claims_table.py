@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import get_args
 
-from levelport.lab.choices import Protocol, SolverName, Tier
+from levelport.lab.choices import Protocol, Reference, SolverName, Tier
 from levelport.lab.claims import Claim, in_words
 from levelport.lab.paper.registry import STUDIES
 from levelport.lab.paper.reproduction import Summary, figure_directory
@@ -30,29 +31,28 @@ Answer = tuple[Claim, str]
 
 def summaries_under(
     out: Path, tiers: Sequence[Tier] = ("full", "quick", "smoke")
-) -> list[tuple[str, Tier, Protocol, Path, Summary]]:
-    """The figures under ``out`` in their order, by protocol, each from the largest tier that is there."""
+) -> list[tuple[str, Tier, Protocol, Reference, Path, Summary]]:
+    """The figures under ``out`` in their order, by protocol and f*, each from the largest tier that is there."""
     found = []
-    for name in STUDIES:
-        for protocol in get_args(Protocol):
-            for tier in tiers:
-                directory = figure_directory(out, tier, name, protocol)
-                if (directory / "summary.json").exists():
-                    summary = Summary.read(directory / "summary.json")
-                    found.append((name, tier, protocol, directory, summary))
-                    break
+    for name, protocol, reference in product(STUDIES, get_args(Protocol), get_args(Reference)):
+        for tier in tiers:
+            directory = figure_directory(out, tier, name, protocol, reference)
+            if (directory / "summary.json").exists():
+                summary = Summary.read(directory / "summary.json")
+                found.append((name, tier, protocol, reference, directory, summary))
+                break
     return found
 
 
 def claims_table(out: Path) -> str:
     """One row per claim, one column per protocol and solver, and whether the outcome depends on the protocol.
 
-    A cell says how much was run where that is not the whole figure.
+    A cell says how much was run where that is not the whole figure. Only what was scored with the exact f* is here.
     """
     rows: dict[tuple[str, str], dict[tuple[str, str], Answer]] = {}
     statements: dict[tuple[str, str], str] = {}
-    for name, tier, protocol, _, summary in summaries_under(out):
-        for claim in summary.claims:
+    for name, tier, protocol, reference, _, summary in summaries_under(out):
+        for claim in summary.claims if reference == "exact" else ():
             row = (name, claim.name.removesuffix(f"-{claim.solver}") if claim.solver else claim.name)
             statements[row] = claim.statement
             # A claim that involves no teleports is the authors' own: it stands where theirs stand.

@@ -26,13 +26,15 @@ class NothingToReportError(ValueError):
 
 def write_report(out: Path, target: Path) -> None:
     """Collect what lies under ``out`` and write the page; a target that ends in ``.md`` gets the table of claims."""
+    table = target.suffix == ".md"
     sections = find_sections(out)
-    if not sections:
+    if not any(section.reference == "exact" or not table for section in sections):
+        where = f"{out} with --reference exact" if table else str(out)
         raise NothingToReportError(
-            f"there is nothing to report in {out}: reproduce a figure first, for example with "
+            f"there is nothing to report in {where}: reproduce a figure first, for example with "
             f"'levelport reproduce fig1 --out {out}'."
         )
-    write_text(target, claims_table(out) if target.suffix == ".md" else page(sections))
+    write_text(target, claims_table(out) if table else page(sections))
 
 
 def page(sections: list[Section]) -> str:

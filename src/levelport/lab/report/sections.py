@@ -7,7 +7,7 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from levelport.lab.choices import Protocol, Tier
+from levelport.lab.choices import Protocol, Reference, Tier
 from levelport.lab.claims import Claim
 from levelport.lab.paper.claims_table import summaries_under
 from levelport.lab.paper.reproduction import Summary
@@ -37,19 +37,21 @@ class Section:
     name: str
     tier: Tier
     protocol: Protocol
+    reference: Reference
     directory: Path
     summary: Summary
 
     @property
     def number(self) -> str:
-        """8 of fig8, and how it was run where that is not the text's way."""
-        number = self.name.removeprefix("fig")
-        return number if self.protocol == "text" else f"{number}, released protocol"
+        """8 of fig8, and how it was run and scored where that is not the text's way with the exact f*."""
+        words = [self.name.removeprefix("fig")]
+        words += ["released protocol"] if self.protocol == "released" else []
+        return ", ".join([*words, *([f"f* {self.reference}"] if self.reference != "exact" else [])])
 
     @property
     def anchor(self) -> str:
-        """For links within the page."""
-        return self.name if self.protocol == "text" else f"{self.name}-{self.protocol}"
+        """For links within the page: protocol and f* are in the directory's name."""
+        return self.directory.name
 
     @property
     def extent(self) -> str:
@@ -111,5 +113,5 @@ class Section:
 
 
 def find_sections(out: Path) -> list[Section]:
-    """The figures under ``out`` in their order and by protocol, each from the largest tier that is there."""
+    """The figures under ``out`` in their order, by protocol and f*, each from the largest tier that is there."""
     return [Section(*found) for found in summaries_under(out)]

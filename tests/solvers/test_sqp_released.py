@@ -52,6 +52,13 @@ def problem_of(name: str) -> Function:
         pytest.skip(str(error).splitlines()[0])
 
 
+def authors(curve: str) -> dict[str, np.ndarray]:
+    """Everything measured with their code on a problem."""
+    assert CURVES is not None
+    with np.load(CURVES / f"{curve}.npz") as stored:
+        return dict(stored)
+
+
 @pytest.mark.skipif(CURVES is None, reason="the authors' curves (shared/reference_runs) are not beside the project")
 @pytest.mark.parametrize(
     ("curve", "function", "figure"),
@@ -68,8 +75,7 @@ def problem_of(name: str) -> Function:
     ],
 )
 def test_follows_the_authors_curves(curve: str, function: str, figure: int) -> None:
-    assert CURVES is not None
-    theirs = np.load(CURVES / f"{curve}.npz")
+    theirs = authors(curve)
     result, ours = solve(problem_of(function), torch.from_numpy(theirs["x0"]), SQP.released(figure))
     squared, level = theirs["squared_gradient_norm"], result.value_start
     excess = ours[:, 1] - level
@@ -93,8 +99,7 @@ def test_follows_the_authors_curves(curve: str, function: str, figure: int) -> N
 @pytest.mark.skipif(CURVES is None, reason="the authors' curves (shared/reference_runs) are not beside the project")
 def test_why_we_part_after_a_failed_search() -> None:
     """Their row after it has the value and the gradient of a rejected trial, at the point that they went back to."""
-    assert CURVES is not None
-    theirs = np.load(CURVES / "goldstein-price.npz")
+    theirs = authors("goldstein-price")
     failed = FAILED_SEARCH["goldstein-price"]
     assert np.array_equal(theirs["iterates"][failed], theirs["iterates"][failed + 1])
     there = float(goldstein_price(torch.from_numpy(theirs["iterates"][failed + 1])))

@@ -32,6 +32,7 @@ NOT_RUN = {
     "levelport problems improve": MINUTES,
     "levelport reproduce fig": MINUTES + " to hours; make smoke runs every figure on tiny data",
     "levelport reproduce all": HOURS + "; make smoke runs every figure on tiny data",
+    "levelport reproduce export": "needs results; test_archive.py has some",
     "levelport reproduce import": "needs the archive of another machine; test_archive.py has one",
     "levelport report": "needs results; test_report.py has some",
     "levelport problems optimum": MINUTES + "; test_optima.py certifies some",

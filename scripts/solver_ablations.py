@@ -32,7 +32,7 @@ from levelport.problems.atomic import write_text
 from levelport.solvers import Auto, Monitor, Solver, TeleportProblem
 from levelport.solvers.certificate import Certificate, Frame
 
-ASCENT, AUTO = "levelport.solvers.ascent.", "levelport.solvers.auto."
+ASCENT, WALLS = "levelport.solvers.ascent.", "levelport.solvers.walls."
 DRAWS, HVPS = 2, 50
 READINGS = (("hvps", 10), ("hvps", 25), ("hvps", 50), ("ge", 50), ("ge", 150))
 AS_IT_IS = "as it is"
@@ -63,11 +63,18 @@ class Variant:
 VARIANTS: dict[str, Variant] = {
     AS_IT_IS: Variant("the default"),
     "no other side": Variant(
-        "no second ascent from across the valley", {AUTO + "_across": lambda problem, frame: None}
+        "no second ascent from across the valley", {WALLS + "across": lambda problem, frame: None}
     ),
     "other side always": Variant(
         "a second ascent wherever the first slows down, however small the gradient there",
-        {AUTO + "_MUCH_LOWER": math.inf, AUTO + "_MIRRORED": 0.0},
+        {WALLS + "_MUCH_LOWER": math.inf, WALLS + "_MIRRORED": 0.0},
+    ),
+    "no look around": Variant(
+        "where an ascent has ended, no other walls are looked at",
+        {WALLS + "around": lambda problem, frame, above: None},
+    ),
+    "no way back": Variant(
+        "an ascent that has stalled where it cannot come down to the level stays there", {ASCENT + "_BROKEN": math.inf}
     ),
     "no second length": Variant(
         "a good first trial is not followed by one of twice the length", {ASCENT + "_AS_PROMISED": math.inf}
@@ -88,7 +95,7 @@ VARIANTS: dict[str, Variant] = {
         {ASCENT + "LevelSetAscent._inside": lambda self, point: False},
     ),
     "any promise": Variant("steps that promise more than e²-fold growth are tried", {ASCENT + "_LONGEST": math.inf}),
-    "memory 5": Variant("five pairs", make=lambda: Auto(memory=5)),
+    "memory 10": Variant("ten pairs", make=lambda: Auto(memory=10)),
     "memory 20": Variant("twenty pairs", make=lambda: Auto(memory=20)),
     "plain L-BFGS": Variant("the textbook method of the zoo", make=lambda: PlainAscent("lbfgs")),
     "plain CG": Variant("the textbook method of the zoo", make=lambda: PlainAscent("cg")),

@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.profiler import ProfilerActivity, profile
 
 from levelport import Auto, FunctionObjective, teleport
+from levelport.solvers.walls import PRODUCTS
 
 SMOOTH = [case for case in all_cases() if case.name in ("quadratic", "logistic", "softplus network", "himmelblau")]
 
@@ -72,6 +73,33 @@ def test_vectors_held_beyond_one_gradient_and_one_product(memory: int) -> None:
 
     extra = _peak(lambda: teleport(objective, x, Auto(memory=memory), max_hvps=25)) - _peak(one_product)
     assert extra / (8.0 * x.numel()) <= 10.1 + 2.0 * memory
+
+
+@pytest.mark.parametrize("memory", [1, 10])
+def test_a_look_around_holds_its_own_products_besides(memory: int) -> None:
+    """Ascents after the first have their pairs where the first had them."""
+    size = 200_000
+    steepness = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+
+    def loss(x: Tensor) -> Tensor:
+        return (torch.cosh(steepness * x[:3]) - 1.0).sum() + 5e-3 * torch.dot(x[3:], x[3:])
+
+    x = torch.full((size,), 1e-4, dtype=torch.float64)
+    x[:3] = torch.tensor([3.0, 0.05, 0.05])
+    objective = FunctionObjective(loss, like=x)
+
+    def one_product() -> None:
+        point = objective.at(x.clone(), curvature=True)
+        point.hvp(point.gradient)
+
+    ends: list[float] = []
+
+    def look() -> None:
+        ends.append(teleport(objective, x, Auto(memory=memory)).gradient_norm)
+
+    extra = _peak(look) - _peak(one_product)
+    assert ends[0] > 2.0 * float(objective.at(x).gradient_norm)  # it did look around
+    assert extra / (8.0 * size) <= 11.1 + 2.0 * memory + PRODUCTS
 
 
 WAITS = {getattr(Tensor, name) for name in ("item", "tolist", "__float__", "__bool__", "__int__", "__index__")}

@@ -61,11 +61,11 @@ class Lanczos:
     def extend(self) -> bool:
         """Add one basis vector by one product; False if it was not finite."""
         m = self.size
-        image = self._product(self._basis[m])
+        image = self._image(self._basis[m])
         spanned = self._basis[: m + 1]
         coefficients = spanned @ image
-        image = image - spanned.T @ coefficients
-        image = image - spanned.T @ (spanned @ image)  # twice is enough (Kahan and Parlett)
+        image = torch.addmv(image, spanned.T, coefficients, alpha=-1.0)
+        image.addmv_(spanned.T, spanned @ image, alpha=-1.0)  # twice is enough (Kahan and Parlett)
         diagonal, length = read([coefficients[m]], [image])
         if not (math.isfinite(diagonal) and math.isfinite(length)):
             return False
@@ -76,6 +76,9 @@ class Lanczos:
             self._basis[m + 1] = image / length
         self._diagonalise()
         return True
+
+    def _image(self, v: Tensor) -> Tensor:
+        return self._product(v)
 
     def _diagonalise(self) -> None:
         tridiagonal = torch.diag(torch.tensor(self._diagonal, dtype=torch.float64))
@@ -103,12 +106,13 @@ class KrylovModel(Lanczos):
     """
 
     def __init__(self, point: Point, capacity: int) -> None:
-        super().__init__(self._hvp, point.normal, capacity)
+        # Not a method of its own: a model that refers to itself would keep its basis until the next garbage collection.
+        super().__init__(point.hvp, point.normal, capacity)
         self.point = point
 
-    def _hvp(self, v: Tensor) -> Tensor:
+    def _image(self, v: Tensor) -> Tensor:
         # The first product is H n, which the certificate of the point shares.
-        return self.point.hessian_normal if self.size == 0 else self.point.hvp(v)
+        return self.point.hessian_normal if self.size == 0 else super()._image(v)
 
     @property
     def slopes(self) -> Tensor:

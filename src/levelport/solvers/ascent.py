@@ -53,6 +53,7 @@ _LEFT_OF_GROWTH = 0.1  # part of the predicted growth that the excess left after
 _LEFT_OF_WAY = 0.05  # and part of what f changes over the step's length along the normal
 _SURE = 0.1  # what the excess is worth in log ‖∇f‖, below which the next correction hits in 97 of 100 cases
 _NEAR = 0.1  # the level is near if what f changes over so much of the last step, along the normal, leads there
+_BROKEN = 0.02  # loss of log ‖∇f‖ on the way to the level, from which on the ascent goes back to where it keeps it
 _MAX_IDLE = 6  # steps without a new best merit, which roundings may call for
 
 
@@ -61,13 +62,20 @@ class LevelSetAscent:
 
     Args:
         start: a point near the level.
-        memory: pairs that L-BFGS keeps.
+        vectors: where L-BFGS keeps its pairs; empty.
         radius: the longest allowed distance from the problem's start.
         length: the problem's own length, over which a vanishing curvature is told from a small one.
     """
 
     def __init__(
-        self, problem: TeleportProblem, monitor: Monitor, start: Point, *, memory: int, radius: float, length: float
+        self,
+        problem: TeleportProblem,
+        monitor: Monitor,
+        start: Point,
+        *,
+        vectors: TangentQuasiNewton,
+        radius: float,
+        length: float,
     ) -> None:
         self.problem = problem
         self.monitor = monitor
@@ -78,7 +86,7 @@ class LevelSetAscent:
         self.status: TeleportStatus | None = None
         self.landed = start
         """Where :meth:`land` has put the ascent's best point."""
-        self._quasi_newton = TangentQuasiNewton(memory, start.x)
+        self._quasi_newton = vectors
         self._distance = 0.0 if start is problem.start else math.inf  # an upper bound of ‖x - w‖
         self._step_length = math.nan
         self._scale = math.inf  # γ of L-BFGS, as far as the last step made use of it
@@ -327,6 +335,30 @@ class LevelSetAscent:
             self._enter(self._frame(self.landed))
         elif reached and not self.problem.meets_target(self.landed, self.frame.certificate):
             self.status = None
+        elif self.status is TeleportStatus.STALLED:
+            self._resume()
+        if self.status is not None:
+            self._best = self.landed  # the iterate itself is done with
+
+    def _resume(self) -> None:
+        """A stalled ascent whose best iterate does not keep its promise on the level goes on from the best that does.
+
+        The merit believes in a parabola along the normal. Where f bends otherwise, as behind a softmax, the valley
+        under an iterate may have its bottom above the level: there is no way down, and none forward.
+        """
+        best = self.monitor.best
+        lost = self.merit - math.log(best.gradient_norm / self.problem.start.gradient_norm)
+        if lost <= _BROKEN or best is self.problem.start or self.monitor.should_stop(hvps_needed=3) is not None:
+            return
+        self._quasi_newton.forget()
+        self.status, self.merit, self._distance = None, -math.inf, math.inf
+        self._step_length, self._failures = math.nan, 0
+        self._enter(self._frame(best))
+
+    def let_go(self) -> TangentQuasiNewton:
+        """The vectors of an ascent that is over, for another one; the frame's are among them."""
+        self._quasi_newton.forget()
+        return self._quasi_newton
 
     def _recover(self) -> None:
         """After a failed search: forget the curvature and try steepest ascent with a shorter step, then give up.

@@ -1,0 +1,73 @@
+"""Several local maxima: the default solver looks at other walls of the valley, and comes back from where it cannot land."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+import levelport.lab.bench.zoo_networks  # noqa: F401  (enters its species)
+from levelport import TeleportStatus, teleport
+from levelport.lab.bench.zoo import everyone
+from levelport.solvers import walls
+
+STEEPNESS = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+LEVEL = 10.0
+
+
+def valley(x: Tensor) -> Tensor:
+    """Σ (cosh(k_i x_i) - 1). On the level L the gradient along axis i is k_i √((L + 1)² - 1), a local maximum each.
+
+    At the end of axis i the curvature along it is k_i² (L + 1); as long as that exceeds the k_j² of the other axes at
+    x_j = 0, going there makes the gradient shorter.
+    """
+    return (torch.cosh(STEEPNESS * x) - 1.0).sum()
+
+
+def maximum(axis: int) -> float:
+    return float(STEEPNESS[axis]) * math.sqrt((LEVEL + 1.0) ** 2 - 1.0)
+
+
+def near_the_end_of_axis(axis: int) -> Tensor:
+    """A point on the level, a little beside the end of an axis."""
+    x = torch.full((3,), 0.05, dtype=torch.float64)
+    x[axis] = 0.0
+    x[axis] = math.acosh(LEVEL + 1.0 - float(valley(x))) / float(STEEPNESS[axis])
+    return x
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_the_highest_of_three_maxima_is_found_from_each(axis: int) -> None:
+    result = teleport(valley, near_the_end_of_axis(axis))
+    assert result.status is TeleportStatus.CONVERGED
+    assert result.gradient_norm == pytest.approx(maximum(2), rel=1e-8)
+    assert result.violation == 0.0
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_without_a_look_around_the_ascent_ends_on_its_own_side(axis: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walls, "around", lambda problem, frame, above: None)
+    assert teleport(valley, near_the_end_of_axis(axis)).gradient_norm == pytest.approx(maximum(axis), rel=1e-6)
+
+
+def test_no_look_around_without_the_products_for_it() -> None:
+    result = teleport(valley, near_the_end_of_axis(0), max_hvps=walls.PRODUCTS + 3)
+    assert result.gradient_norm == pytest.approx(maximum(0), rel=1e-3)
+    assert result.nhev <= walls.PRODUCTS + 3
+
+
+def test_walls_beyond_the_radius_are_not_climbed() -> None:
+    """The end of the steepest axis is further away than the ends of this one are."""
+    start = near_the_end_of_axis(0)
+    result = teleport(valley, start, radius=1.0)
+    assert float((result.x - start).norm()) <= 1.0
+    assert result.gradient_norm < 1.1 * maximum(0)
+
+
+def test_more_products_never_return_a_shorter_gradient() -> None:
+    """An attention block, where an iterate had no way down to the level: 50 products returned less than ten."""
+    animal = everyone()["attention block@0"]
+    few, many = (teleport(animal.objective(), animal.start(), max_hvps=n).gradient_norm for n in (10, 50))
+    assert many >= few

@@ -1,4 +1,4 @@
-"""Several local maxima: the default solver looks at other walls of the valley, and comes back from where it cannot land."""
+"""Several local maxima: other walls of the valley are looked at, and an ascent comes back from where it cannot land."""
 
 from __future__ import annotations
 

@@ -350,6 +350,17 @@ def test_command_lists_and_runs(tmp_path: Path) -> None:
     assert "similar or better" in claims.output
 
 
+def test_the_list_knows_the_options() -> None:
+    """One data set and one half: a fortieth of the tasks."""
+    runner = CliRunner()
+    everything = runner.invoke(app, ["reproduce", "list", "--solver", "ours"]).output
+    part = runner.invoke(
+        app, ["reproduce", "list", "--solver", "ours", "--set", "blood", "--half", "deterministic"]
+    ).output
+    assert "/ 2400 tasks" in everything
+    assert "/ 60 tasks" in part
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -60,14 +60,12 @@ def reproduce_command(
     from levelport.problems import data_info
     from levelport.problems.datasets import Targets
 
-    if figures == ["list"]:
-        _list_studies()
-        return
     if figures[0] == "import":
         _import(figures[1:], out)
         return
     exporting = figures[0] == "export"
-    figures = figures[1:] or ["all"] if exporting else figures
+    listing = figures == ["list"]
+    figures = figures[1:] or ["all"] if exporting else ["all"] if listing else figures
     with usage("FIGURES"):
         studies = list(STUDIES.values()) if "all" in figures else [study_named(name) for name in figures]
     with usage("--set"):
@@ -91,6 +89,9 @@ def reproduce_command(
             images=images,
             restarts=restarts,
         )
+    if listing:
+        _list_studies(setup)
+        return
     if exporting:
         _export(studies, setup, out, to)
         return
@@ -193,14 +194,14 @@ def _print_claims(claims: Sequence[Claim]) -> None:
         say(f"    {claim.measured}", "dim")
 
 
-def _list_studies() -> None:
+def _list_studies(setup: Setup) -> None:
+    """Every figure with its tasks and the time that they take, with the solver, the protocol and the restrictions."""
     from levelport.lab.engine.runner import in_words
     from levelport.lab.paper.registry import STUDIES
-    from levelport.lab.paper.study import Setup
 
     for study in STUDIES.values():
-        quick, full = study.specs(Setup(tier="quick")), study.specs(Setup(tier="full"))
-        rough = in_words(sum(spec.rough_seconds for spec in full))
+        quick, full = (study.specs(replace(setup, tier=tier)) for tier in ("quick", "full"))
+        rough = in_words(sum(spec.rough_seconds for spec in {spec.key: spec for spec in full}.values()))
         say(f"{study.name:6} {study.title}")
         say(f"       {len(quick)} / {len(full)} tasks, full roughly {rough} of one core", "dim")
     say("Run one with: levelport reproduce fig8 --tier quick")

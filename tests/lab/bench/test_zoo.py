@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from levelport.lab.bench.zoo import GROUPS, everyone
-from levelport.lab.bench.zoo_page import best_known, cell, zoo_page
+from levelport.lab.bench.zoo_page import best_known, by_first_yardstick, cell, zoo_page
 from levelport.lab.bench.zoo_run import BUDGETS, CONTESTANTS, Budget, Contestant, score, zoo_specs
 from levelport.solvers import Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.result import TeleportStatus
@@ -75,6 +75,23 @@ def test_tables() -> None:
     )
     alone = pd.concat([table, beside.tail(1).assign(problem="nobody else@0")])
     assert "| auto | 100/100/100 1.00 |" in zoo_page(alone, best_known(alone, {}))
+
+
+def test_the_first_yardstick_counts_no_more_than_all_of_it() -> None:
+    norms = {f"{budget.name}: norm": 3.0 for budget in BUDGETS}
+    shared = {"group": "smooth", "half": "reported"}
+    table = pd.DataFrame(
+        [
+            {"problem": "a", "solver": "auto", **shared, **norms},
+            {"problem": "b", "solver": "auto", **shared, **norms},
+            {"problem": "a", "solver": "L-BFGS", **shared, **norms, "50 hvps: norm": 1.0},
+            {"problem": "unknown", "solver": "auto", **shared, **norms},
+        ]
+    )
+    text = by_first_yardstick(table, {"a": 2.0, "b": 12.0})
+    assert "| smooth (2) |" in text
+    assert "| auto | 0.50 / 0.50 / 0.50 / 0.50 |" in text  # √(1 · ¼)
+    assert "| L-BFGS | 1.00 / 0.50 / 1.00 / 1.00 |" in text
 
 
 def test_starts_are_where_descent_leads() -> None:

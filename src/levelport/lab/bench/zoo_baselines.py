@@ -24,6 +24,8 @@ from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.result import TeleportStatus
 from levelport.solvers.retraction import retract
 
+_PAIRS = 30  # of L-BFGS: as many as the default solver keeps in the zoo
+
 
 @dataclass(frozen=True)
 class PlainAscent(Solver):
@@ -33,7 +35,7 @@ class PlainAscent(Solver):
 
     def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
         """Climb until the budget is spent or no step helps."""
-        point, model, restarted = problem.start, QuasiNewton(10), False
+        point, model, restarted = problem.start, QuasiNewton(_PAIRS), False
         previous: tuple[Tensor, Tensor, Tensor] | None = None  # x, r and d of the iteration before
         length = math.nan
         status = TeleportStatus.STALLED
@@ -67,7 +69,7 @@ class PlainAscent(Solver):
             if found is None:
                 if restarted:
                     break
-                model, previous, restarted = QuasiNewton(10), None, True
+                model, previous, restarted = QuasiNewton(_PAIRS), None, True
                 length *= 0.1
                 continue
             previous, restarted = (point.x, ascent, direction), False

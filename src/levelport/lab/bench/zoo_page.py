@@ -166,7 +166,7 @@ def by_first_yardstick(table: pd.DataFrame, first: dict[str, float]) -> str:
     groups = [group for group in GROUPS if group in set(known["group"])]
     counts = [f"{group} ({known.loc[known['group'] == group, 'problem'].nunique()})" for group in groups]
     lines = [
-        "Best known values are mostly what the default itself finds with 200 HVPs: the yardstick grows with the solver.",
+        "Best known values are mostly what the default itself finds with 200 HVPs: a yardstick that grows with it.",
         "Those that were best known when the zoo was first measured do not; the contestants of that day had found them",
         "with at most 100 HVPs. More than them counts as reached. Geometric means at 25, 50 and 100 HVPs and at 150",
         "gradient equivalents:",

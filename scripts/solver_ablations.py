@@ -76,6 +76,9 @@ VARIANTS: dict[str, Variant] = {
     "no way back": Variant(
         "an ascent that has stalled where it cannot come down to the level stays there", {ASCENT + "_BROKEN": math.inf}
     ),
+    "no second length": Variant(
+        "a good first trial is not followed by one of twice the length", {ASCENT + "_AS_PROMISED": math.inf}
+    ),
     "textbook scale": Variant(
         "the shorter scale of L-BFGS wherever no pair has been", {ASCENT + "TangentQuasiNewton.direction": _shorter}
     ),

@@ -2,7 +2,7 @@
 
 A run is deterministic on one machine; between machines rounding may turn one decision, which shifts a count by a step
 or two. So the tolerance is small but not zero, and where rounding decides a whole step of a teleport (it does on
-Goldstein and Price's function) the pinned count is the median over starts that differ in their last bits. A
+Goldstein and Price's function: 85 to 94) the pinned count is the median over starts that differ in their last bits. A
 count that falls below its band is good news: pin the new one.
 """
 
@@ -26,9 +26,6 @@ from levelport.problems.registry import problem
 from levelport.solvers import TeleportStatus, teleport
 
 RELATIVE, ABSOLUTE = 0.08, 4.0
-ENOUGH = 80
-"""Products with which these teleports end by themselves: near the end of a budget rounding decides whether the solver
-still looks around."""
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +45,7 @@ def median_cost(objective: Objective, x: Tensor) -> float:
     costs = []
     for _ in range(9):
         noise = torch.randn(2, *x.shape, generator=generator, dtype=x.dtype)
-        moved = x + 1e-14 * (x * noise[0] + noise[1])
-        costs.append(teleport(objective, moved, max_hvps=ENOUGH).cost.gradient_equivalents)
+        costs.append(teleport(objective, x + 1e-14 * (x * noise[0] + noise[1])).cost.gradient_equivalents)
     return statistics.median(costs)
 
 
@@ -90,22 +86,22 @@ def test_counts_of_a_teleport_on_a_test_function() -> None:
     x = torch.tensor([0.5, 0.5], dtype=torch.float64)
     objective = FunctionObjective(function.function, x)
     assert teleport(objective, x).success
-    assert_pinned(median_cost(objective, x), 83.0)
+    assert_pinned(median_cost(objective, x), 87.0)
 
 
 def test_counts_of_a_teleport_on_a_quadratic() -> None:
     quadratic = Quadratic.random(torch.logspace(0, -2, 50, dtype=torch.float64), seed=0)
-    result = teleport(quadratic, torch.zeros(50, dtype=torch.float64), max_hvps=ENOUGH)
+    result = teleport(quadratic, torch.zeros(50, dtype=torch.float64))
     assert result.gradient_norm == pytest.approx(quadratic.largest_gradient_norm(torch.zeros(50).double()), rel=1e-6)
-    assert_pinned(result.cost.gradient_equivalents, 144.5)
+    assert_pinned(result.cost.gradient_equivalents, 149.5)
 
 
 def test_counts_of_a_teleport_on_logistic_regression() -> None:
     objective = problem("logreg/ionosphere", reg=1e-3).objective()
     zero = torch.zeros(objective.dimension, dtype=torch.float64)
     start = minimize(objective, zero, "armijo", schedule=Never(), gtol=0.0, max_iterations=5).x
-    assert_pinned(teleport(objective, start, max_hvps=ENOUGH).cost.hvps, 46)
-    assert_pinned(median_cost(objective, start), 178.0)
+    assert_pinned(teleport(objective, start).cost.hvps, 44)
+    assert_pinned(median_cost(objective, start), 176.0)
 
 
 def test_steps_grow_where_no_curvature_can_be_learnt() -> None:

@@ -11,7 +11,8 @@ its norm is the KKT residual, and along the normal φ changes with f at the rate
    along n at the trial is known beforehand, s = ‖g‖(1 + a⟨r, d⟩), because φ is what the step is meant to raise. What is
    left of the excess e = f(y) - f(w) is accounted for by the corrected merit ½ log(‖∇f(y)‖² - 2λe), the gradient norm
    that y will have once it is on the level;
-3. accept     if the merit grew by a fraction of a⟨r, d⟩; one *HVP* at the new point gives the next r.
+3. accept     if the merit grew by a fraction of a⟨r, d⟩, and try twice the step where it grew as fast as promised; one
+   *HVP* at the new point gives the next r.
 
 So the path stays near the level at some 3.5 gradient equivalents per iteration; only the returned point is put onto it.
 Where λ < 0 in sub-level mode the gradient grows into the interior: there the full gradient H n/‖g‖ is followed, and the
@@ -43,6 +44,8 @@ from levelport.solvers.trust import INSIDE, room
 _SUFFICIENT = 1e-4  # fraction of the predicted growth of the merit that a step must achieve
 _MAX_TRIALS = 12
 _LONGEST = 2.0  # predicted growth of log ‖∇f‖ in one step; beyond it the linear model of φ means nothing
+_AS_PROMISED = 0.7  # fraction of the predicted growth from which a step of twice the length is tried
+_WORTH_A_GRADIENT = 1e-2  # growth of log ‖∇f‖ that is; below it no second trial is made after a good one
 _POWER = 0.5  # pairs are taken of -‖g‖^(-_POWER)/_POWER
 _BOLDER = 4.0  # how many times the γ that served the last step is tried next
 _CORRECTIONS = 3  # values along the normal per trial
@@ -243,7 +246,7 @@ class LevelSetAscent:
     def _search(self, direction: Tensor, slope: float, length: float, step: float) -> tuple[Point, float] | None:
         """Backtrack from ``step`` until the corrected merit grows enough; the point and its step, or None."""
         roundings = self._roundings()
-        for _ in range(_MAX_TRIALS):
+        for attempt in range(_MAX_TRIALS):
             trial, shrink = self._trial(direction, slope, length, step)
             if trial is None:
                 step *= shrink
@@ -251,6 +254,10 @@ class LevelSetAscent:
             growth = merit(self.frame, trial, self.problem) - self._here
             promised = step * slope
             if growth >= _SUFFICIENT * promised - roundings:
+                if attempt == 0 and promised > _WORTH_A_GRADIENT and growth >= _AS_PROMISED * promised:
+                    further, _ = self._trial(direction, slope, length, 2.0 * step)
+                    if further is not None and merit(self.frame, further, self.problem) - self._here > growth:
+                        return further, 2.0 * step
                 return trial, step
             # Maximiser of the parabola through the merit and its slope at 0 and the merit at ``step``.
             bend = growth - promised

@@ -26,6 +26,9 @@ from levelport.problems.registry import problem
 from levelport.solvers import TeleportStatus, teleport
 
 RELATIVE, ABSOLUTE = 0.08, 4.0
+ENOUGH = 80
+"""Products with which these teleports end by themselves: near the end of a budget rounding decides whether the solver
+still looks around."""
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +48,8 @@ def median_cost(objective: Objective, x: Tensor) -> float:
     costs = []
     for _ in range(9):
         noise = torch.randn(2, *x.shape, generator=generator, dtype=x.dtype)
-        costs.append(teleport(objective, x + 1e-14 * (x * noise[0] + noise[1])).cost.gradient_equivalents)
+        moved = x + 1e-14 * (x * noise[0] + noise[1])
+        costs.append(teleport(objective, moved, max_hvps=ENOUGH).cost.gradient_equivalents)
     return statistics.median(costs)
 
 
@@ -91,7 +95,7 @@ def test_counts_of_a_teleport_on_a_test_function() -> None:
 
 def test_counts_of_a_teleport_on_a_quadratic() -> None:
     quadratic = Quadratic.random(torch.logspace(0, -2, 50, dtype=torch.float64), seed=0)
-    result = teleport(quadratic, torch.zeros(50, dtype=torch.float64))
+    result = teleport(quadratic, torch.zeros(50, dtype=torch.float64), max_hvps=ENOUGH)
     assert result.gradient_norm == pytest.approx(quadratic.largest_gradient_norm(torch.zeros(50).double()), rel=1e-6)
     assert_pinned(result.cost.gradient_equivalents, 149.5)
 
@@ -100,7 +104,7 @@ def test_counts_of_a_teleport_on_logistic_regression() -> None:
     objective = problem("logreg/ionosphere", reg=1e-3).objective()
     zero = torch.zeros(objective.dimension, dtype=torch.float64)
     start = minimize(objective, zero, "armijo", schedule=Never(), gtol=0.0, max_iterations=5).x
-    assert_pinned(teleport(objective, start).cost.hvps, 44)
+    assert_pinned(teleport(objective, start, max_hvps=ENOUGH).cost.hvps, 44)
     assert_pinned(median_cost(objective, start), 176.0)
 
 

@@ -51,7 +51,8 @@ def test_relu_network_has_no_solution_and_the_solver_says_so(seed: int) -> None:
     objective = relu_objective(seed=seed)
     x = objective.initial_point()
     result = teleport(objective, x, max_hvps=300)
-    assert result.status in (TeleportStatus.TRUST_RADIUS, TeleportStatus.STALLED)  # a kink may end it before the radius
+    # A kink may hold it before the radius, until it stalls or the budget is spent: roundings decide which.
+    assert result.status in (TeleportStatus.TRUST_RADIUS, TeleportStatus.STALLED, TeleportStatus.BUDGET_SPENT)
     assert result.gain > 10.0
     if result.status is TeleportStatus.TRUST_RADIUS:
         # A longer leash lets the gradient grow further: there is no maximum to converge to.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,8 +53,19 @@ def twice_differentiable(device: torch.device) -> Iterator[None]:
     Half-precision products would make f a staircase; the fused kernels behind ``scaled_dot_product_attention``, which
     is what most transformers call, have no second derivative, and neither have compiled backward passes.
     """
-    with torch.autocast(device.type, enabled=False), sdpa_kernel(SDPBackend.MATH), eager():
+    with _without_autocast(device), _plain_attention(), eager():
         yield
+
+
+def _without_autocast(device: torch.device) -> AbstractContextManager[object]:
+    return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
+
+
+def _plain_attention() -> AbstractContextManager[object]:
+    """Free where a solver around it has asked for the same: torch's own context takes longer than a small loss."""
+    cuda = torch.backends.cuda
+    fused = cuda.flash_sdp_enabled() or cuda.mem_efficient_sdp_enabled() or cuda.cudnn_sdp_enabled()
+    return sdpa_kernel(SDPBackend.MATH) if fused or not cuda.math_sdp_enabled() else nullcontext()
 
 
 @contextmanager
@@ -72,9 +83,12 @@ def eager() -> Iterator[None]:
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """The caller's autocast and inference mode, which would reach into a solver's own products, are off in here."""
+    """The caller's autocast and inference mode, which would reach into a solver's own products, are off in here.
+
+    So are fused kernels of attention, once for all evaluations of a solve.
+    """
     plain = torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
-    with plain, torch.autocast(device.type, enabled=False):
+    with plain, _without_autocast(device), _plain_attention():
         yield
 
 

@@ -114,6 +114,11 @@ def inner(a: Tensor, b: Tensor) -> float:
     return product
 
 
+def all_finite(v: Tensor) -> bool:
+    """Whether v has neither infinities nor NaNs. Extremes pass on NaNs, and take a tenth of the time of asking each."""
+    return not v.numel() or all(map(math.isfinite, torch.stack(torch.aminmax(v)).tolist()))
+
+
 def read(scalars: Sequence[Tensor], lengths_of: Sequence[Tensor] = ()) -> list[float]:
     """The scalars, or flat lists of them, and then ‖v‖₂ of the vectors, in one read: each one waits for the device."""
     device = (lengths_of[0] if lengths_of else scalars[0]).device
@@ -234,11 +239,15 @@ class Point(ABC):
     @property
     def normal(self) -> Tensor:
         """n = ∇f(x)/‖∇f(x)‖; the gradient must not vanish."""
+        return self.write_normal(None)
+
+    def write_normal(self, out: Tensor | None) -> Tensor:
+        """:attr:`normal`, written into ``out``."""
         limits = torch.finfo(self.gradient.dtype)
         if limits.tiny <= self.gradient_norm <= limits.max:
-            return self.gradient / self.gradient_norm
+            return torch.div(self.gradient, self.gradient_norm, out=out)
         scaled = self.gradient / self.gradient.abs().max()  # the norm itself is no number of this dtype
-        return scaled / float(norm(scaled))
+        return torch.div(scaled, float(norm(scaled)), out=out)
 
     @property
     def hessian_normal(self) -> Tensor:

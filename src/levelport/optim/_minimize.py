@@ -8,11 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 from levelport import checks
-from levelport.objective import Cost, Objective, Point
+from levelport.objective import Cost, Objective, Point, all_finite
 from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.function import as_objective
 from levelport.objectives.isolation import full_precision
@@ -211,7 +210,7 @@ class _Descent:
 
     def loop(self, rule: StepRule, schedule: Schedule, start: Point) -> MinimizeStatus:
         self.point = start
-        if not (start.finite and bool(torch.isfinite(start.x).all())):
+        if not (start.finite and all_finite(start.x)):
             return MinimizeStatus.NON_FINITE_START
         self.objective.verify_deterministic(start)
         self._record("start")

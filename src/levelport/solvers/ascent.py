@@ -110,7 +110,7 @@ class LevelSetAscent:
         """
         model, expected, size = self._quasi_newton, self._on_level, point.gradient_norm
         s, y, r, n = model.newest
-        n.copy_(point.normal)
+        point.write_normal(n)
         image = point.hessian_normal_of(n)
         along, tangential = split(n, image)
         gradient = tangential if expected else image
@@ -298,8 +298,7 @@ class LevelSetAscent:
                     return None, 0.5
                 if abs(t) > way:  # the way back would be longer than the way out
                     return None, max(0.1, min(0.5, 0.7 * way / abs(t)))
-                x = shifted(shifted(self.point.x, direction, step), frame.normal, -t)
-                trial = problem.objective.at(x, curvature=True)
+                trial = problem.objective.at(shifted(trial.x, frame.normal, -back), curvature=True)
                 # Where this will do, the gradient is taken at once: it comes in one read with the value.
                 if left <= _SURE and not 0.0 < trial.gradient_norm < math.inf:
                     return None, 0.5
@@ -325,8 +324,8 @@ class LevelSetAscent:
         entry = self.point if done else self._best
         inside = not self._on_level if done else self._best_inside
         free = inside and self.problem.feasible(entry.value)  # a larger gradient there than at the level
-        normal = self._quasi_newton.newest[0]  # the direction is done with: no vector more is needed
-        normal.copy_(entry.normal)
+        # The direction is done with, so that no vector more is needed.
+        normal = entry.write_normal(self._quasi_newton.newest[0])
         self.landed = entry if free else retract(self.problem, entry, self.frame.certificate.curvature, normal)
         self.monitor.offer(self.landed)
         if done and self.landed is not self.point and self.landed.finite and self.landed.gradient_norm > 0.0:

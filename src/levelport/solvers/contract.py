@@ -16,7 +16,7 @@ from typing import Self
 
 import torch
 
-from levelport.objective import Cost, Objective, Point, norm
+from levelport.objective import Cost, Objective, Point, all_finite, norm
 from levelport.solvers.certificate import Certificate
 from levelport.solvers.result import TeleportStatus, TraceRow
 
@@ -78,7 +78,7 @@ class TeleportProblem:
         """The guarantee: ``point`` is finite, keeps level and radius, and its gradient is no smaller than w's."""
         return (
             point.finite
-            and bool(torch.isfinite(point.x).all())
+            and all_finite(point.x)
             and self.feasible(point.value)
             and self.within_radius(point)
             and point.gradient_norm >= self.start.gradient_norm

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from levelport.objective import Objective, Point, norm
+from levelport.objective import Objective, Point, all_finite, norm
 from levelport.objectives.isolation import full_precision
 from levelport.solvers.certificate import Certificate
 from levelport.solvers.contract import Callback, Monitor, Outcome, Solver, TeleportProblem
@@ -114,14 +114,14 @@ def _move(
 def _solve(solver: Solver, problem: TeleportProblem, monitor: Monitor) -> Outcome:
     """Answer hopeless starts at once; otherwise verify the function and run the solver."""
     start = problem.start
-    if not (start.finite and bool(torch.isfinite(start.x).all())):
+    if not (start.finite and all_finite(start.x)):
         detail = f"f = {start.value}, ‖∇f‖ = {start.gradient_norm}, largest |x| = {float(start.x.abs().max())}"
         return Outcome(start, TeleportStatus.NON_FINITE_START, detail)
     problem.objective.verify_deterministic(start)
     if start.gradient_norm == 0.0:
         return Outcome(start, TeleportStatus.STATIONARY_START)
     doubt = problem.objective.verify_curvature(start)
-    if not bool(torch.isfinite(start.hessian_normal).all()):
+    if not all_finite(start.hessian_normal):
         detail = "the Hessian-vector product at the start is not finite"
         return Outcome(start, TeleportStatus.NON_FINITE_START, detail)
     outcome = solver.solve(problem, monitor)

@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
-from levelport.objective import Point, norm
+from levelport.objective import Point, all_finite, norm
 from levelport.solvers.certificate import Certificate
 from levelport.solvers.contract import Monitor, TeleportProblem
 from levelport.solvers.result import TeleportStatus
@@ -49,7 +48,7 @@ def ascend_gradient(
         if problem.meets_target(point, certificate):
             return point, TeleportStatus.TARGET_REACHED
         direction = pull(coordinates, point.hessian_normal)
-        size = length(direction) if bool(torch.isfinite(direction).all()) else math.nan
+        size = length(direction) if all_finite(direction) else math.nan
         if not size > problem.tol * float(norm(point.hessian_normal)):
             return point, TeleportStatus.STALLED
         trial: Point | None = None

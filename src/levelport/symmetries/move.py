@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from levelport.objective import Point
+from levelport.objective import Point, all_finite
 from levelport.solvers.certificate import Certificate
 from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.result import TeleportStatus
@@ -63,7 +63,7 @@ class SymmetrySolver(Solver):
     def judge(self, problem: TeleportProblem, monitor: Monitor, point: Point) -> Outcome:
         """The point if it keeps f and the radius, the start otherwise."""
         start = problem.start
-        sound = point.finite and bool(torch.isfinite(point.x).all())
+        sound = point.finite and all_finite(point.x)
         if not (sound and problem.feasible(point.value) and problem.within_radius(point)):
             detail = f"the move would take f from {start.value:.8g} to {point.value:.8g}"
             return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, detail)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from levelport.lab.bench.families import Family
 from levelport.lab.bench.metered import Metered, TorchFunction
-from levelport.objective import Objective, Point
+from levelport.objective import Objective, Point, all_finite
 from levelport.objectives.module import ModuleObjective
 from levelport.optim import Armijo, Teleported, minimize
 
@@ -34,7 +34,7 @@ class Training:
     @property
     def goes_on(self) -> bool:
         """Whether there is budget left, and a point to go on from."""
-        return self.cost < self.max_cost and not self._stuck and bool(torch.isfinite(self.x).all())
+        return self.cost < self.max_cost and not self._stuck and all_finite(self.x)
 
     def move(self, family: Family, seed: int) -> None:
         """Move by a family, charged."""

@@ -287,7 +287,10 @@ class Descent:
 
     def _bury(self) -> None:
         """Members with a weight that is no number are out, and rest at 0, where they cost the others nothing."""
-        self.alive &= torch.isfinite(self.W).all(dim=1).numpy()
+        sound = torch.isfinite(torch.linalg.vector_norm(self.W, dim=1))  # at once; but squares may leave the range
+        if not bool(sound.all()):
+            sound[~sound] = torch.isfinite(self.W[~sound]).all(dim=1)
+            self.alive &= sound.numpy()
         if not self.alive.all():
             self.W[torch.from_numpy(~self.alive)] = 0.0
 

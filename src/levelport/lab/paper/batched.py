@@ -29,7 +29,7 @@ from levelport.objective import Objective
 from levelport.problems.benchmark_problem import Problem, Samples, with_ones
 from levelport.problems.models import MLP
 
-_MOST_ENTRIES = 500_000  # of a layer's output, over all members of a group: more do not fit into a cache
+_MOST_ENTRIES = 1_000_000  # of a layer's output, over all members of a group: more do not fit into a cache
 
 
 def batched(problem: Problem) -> BatchedProblem:

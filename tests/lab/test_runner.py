@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -237,3 +238,26 @@ def test_console_shows_the_end(tmp_path: Path, terminal: bool) -> None:
 @pytest.mark.parametrize(("seconds", "words"), [(0.2, "1 s"), (80, "80 s"), (600, "10 min"), (7200, "2.0 h")])
 def test_durations_in_words(seconds: float, words: str) -> None:
     assert in_words(seconds) == words
+
+
+@pytest.mark.skipif(sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="a switch of GNU's C library")
+def test_workers_keep_the_memory_that_tensors_leave() -> None:
+    """Pages that a process gave back cost a fault each when it wants them again."""
+    code = (
+        "import resource, sys, torch\n"
+        "from levelport.lab.engine import backends\n"
+        "if sys.argv[1] == 'keep': backends._keep_memory()\n"
+        "def work(): return [torch.ones(2**17, dtype=torch.float64) for _ in range(20)]\n"
+        "for _ in range(3): work()\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "for _ in range(10): work()\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)\n"
+    )
+    command = [sys.executable, "-c", code]
+    kept, given_back = (
+        int(subprocess.run([*command, how], capture_output=True, text=True, check=True).stdout)
+        for how in ("keep", "do not")
+    )
+    if given_back < 1000:
+        pytest.skip("memory is kept here anyway")
+    assert kept < 0.5 * given_back

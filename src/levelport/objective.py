@@ -115,8 +115,8 @@ def inner(a: Tensor, b: Tensor) -> float:
 
 
 def all_finite(v: Tensor) -> bool:
-    """Whether v has neither infinities nor NaNs. Extremes pass on NaNs, and take a tenth of the time of asking each."""
-    return not v.numel() or all(map(math.isfinite, torch.stack(torch.aminmax(v)).tolist()))
+    """Whether v has neither infinities nor NaNs: extremes pass NaNs on, and are found faster than each number is asked."""
+    return not v.numel() or all(map(math.isfinite, torch.stack([v.min(), v.max()]).tolist()))
 
 
 def read(scalars: Sequence[Tensor], lengths_of: Sequence[Tensor] = ()) -> list[float]:

@@ -115,7 +115,7 @@ def inner(a: Tensor, b: Tensor) -> float:
 
 
 def all_finite(v: Tensor) -> bool:
-    """Whether v has neither infinities nor NaNs: extremes pass NaNs on, and are found faster than each number is asked."""
+    """Whether v has neither infinities nor NaNs. Extremes pass on NaNs, and are found sooner than each is asked."""
     return not v.numel() or all(map(math.isfinite, torch.stack([v.min(), v.max()]).tolist()))
 
 

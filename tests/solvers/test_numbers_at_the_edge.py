@@ -10,7 +10,7 @@ from torch import Tensor
 
 from levelport import Auto, Every, FunctionObjective, Never, Teleported, TeleportStatus, minimize, teleport
 from levelport.numerics.newton import newton_step
-from levelport.objective import norm
+from levelport.objective import all_finite, norm
 from levelport.optim import Armijo, Polyak
 from levelport.problems.functions import rosenbrock
 
@@ -21,6 +21,15 @@ def tensor(*entries: float) -> Tensor:
 
 def quartic(x: Tensor) -> Tensor:
     return (x**4).sum() + x[0] * x[1] + x[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 0.0])
+def test_all_finite_sees_one_number_in_a_thousand(number: float, dtype: torch.dtype) -> None:
+    v = torch.linspace(-3.0, 3.0, 1001, dtype=dtype)
+    assert all_finite(v) and all_finite(v[:0])
+    v[700] = number
+    assert all_finite(v) == math.isfinite(number)
 
 
 @pytest.mark.parametrize("exponent", [-320, -310, -200, -162, -154, -100, 0, 100, 153, 154, 200, 307])

@@ -27,7 +27,8 @@ def quartic(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 0.0])
 def test_all_finite_sees_one_number_in_a_thousand(number: float, dtype: torch.dtype) -> None:
     v = torch.linspace(-3.0, 3.0, 1001, dtype=dtype)
-    assert all_finite(v) and all_finite(v[:0])
+    assert all_finite(v)
+    assert all_finite(v[:0])
     v[700] = number
     assert all_finite(v) == math.isfinite(number)
 

@@ -292,7 +292,7 @@ class Descent:
             sound[~sound] = torch.isfinite(self.W[~sound]).all(dim=1)
             self.alive &= sound.numpy()
         if not self.alive.all():
-            self.W[torch.from_numpy(~self.alive)] = 0.0
+            self.W.masked_fill_(torch.from_numpy(~self.alive)[:, None], 0.0)
 
     def _finished(self, member: int) -> Run:
         rows = np.array(self.records[member], dtype=np.float64).reshape(-1, len(CURVES))

@@ -63,8 +63,8 @@ def _without_autocast(device: torch.device) -> AbstractContextManager[object]:
 
 def _plain_attention() -> AbstractContextManager[object]:
     """Free where a solver around it has asked for the same: torch's own context takes longer than a small loss."""
-    cuda = torch.backends.cuda
-    fused = cuda.flash_sdp_enabled() or cuda.mem_efficient_sdp_enabled() or cuda.cudnn_sdp_enabled()
+    cuda = torch.backends.cuda  # where torch asks on every device; not all versions know cuDNN's kernels
+    fused = any(getattr(cuda, f"{kind}_sdp_enabled", bool)() for kind in ("flash", "mem_efficient", "cudnn"))
     return sdpa_kernel(SDPBackend.MATH) if fused or not cuda.math_sdp_enabled() else nullcontext()
 
 

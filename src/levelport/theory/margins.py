@@ -29,6 +29,7 @@ from torch import Tensor
 
 from levelport.numerics.curvature import weighted_gram
 from levelport.numerics.newton import Minimum
+from levelport.objective import all_finite
 from levelport.objectives.linear import LinearObjective, LogisticLoss
 
 _BATCH = 32  # rows whose widths are solved for at once
@@ -78,7 +79,7 @@ def margin_reach(objective: LinearObjective, minimum: Minimum, initial_gap: floa
         t = _root(size**2 * initial_gap)
         half = torch.minimum(half, whitened * (t / size))
         radius = min(radius, t / (size * math.sqrt(float(eigenvalues[0]))))
-    if not bool(torch.isfinite(half).all()):
+    if not all_finite(half):
         return MarginReach(half, half, radius)
     reach = _narrowed(objective, minimum, initial_gap, MarginReach(half, half, radius))
     if mu > 0.0 and reach.diameter > _NARROW:

@@ -34,6 +34,7 @@ from torch import Tensor
 from levelport.lab.bench.families import FAMILIES, Place, part_of
 from levelport.lab.bench.families_loop import DefaultTraining, Optimizer, Training
 from levelport.lab.engine.spec import Run, RunSpec
+from levelport.objective import all_finite
 
 Schedule = Literal["ours", "authors"]
 
@@ -136,7 +137,7 @@ class FamilyTrainingSpec(RunSpec):
             "test_accuracy": accuracy(training.kept) if fresh else math.nan,
         }
         curves = {name: np.array(values) for name, values in training.curves.items()} if fresh else {}
-        sound = math.isfinite(final) and bool(torch.isfinite(training.x).all())
+        sound = math.isfinite(final) and all_finite(training.x)
         return Run(setting=lr, final_value=final if sound else DIVERGED, facts=facts, curves=curves, chosen=fresh)
 
 

@@ -29,7 +29,7 @@ from levelport.objective import Objective
 from levelport.problems.benchmark_problem import Problem, Samples, with_ones
 from levelport.problems.models import MLP
 
-_MOST_ENTRIES = 1_000_000  # of a layer's output, over all members of a group: more do not fit into a cache
+_MOST_ENTRIES = 1_000_000  # of a layer's output, over all members of a group: larger groups were no faster
 
 
 def batched(problem: Problem) -> BatchedProblem:
@@ -145,9 +145,8 @@ class BatchedNetwork(BatchedProblem):
             return evaluated.values, evaluated.gradients()
         f, g = W.new_zeros(len(W)), torch.zeros_like(W)
         for group in groups:
-            evaluated = Pass(W.index_select(0, group), self._network, samples)
-            f.index_copy_(0, group, evaluated.values)
-            g.index_copy_(0, group, evaluated.gradients())
+            evaluated = Pass(W[group], self._network, samples)
+            f[group], g[group] = evaluated.values, evaluated.gradients()
         return f, g
 
     def ray(self, W: Tensor, directions: Tensor, rows: Tensor | None = None) -> Ray:
@@ -156,9 +155,7 @@ class BatchedNetwork(BatchedProblem):
         def values(steps: Tensor, wanted: Tensor) -> Tensor:
             f = W.new_full((len(W),), torch.inf)
             for group in self._groups(_members(W, wanted), samples):
-                start, along = W.index_select(0, group), directions.index_select(0, group)
-                trials = start.addcmul_(steps.index_select(0, group)[:, None], along, value=-1.0)
-                f.index_copy_(0, group, self._network.values(trials, samples))
+                f[group] = self._network.values(W[group] - steps[group, None] * directions[group], samples)
             return f
 
         return values

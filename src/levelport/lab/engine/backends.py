@@ -169,8 +169,8 @@ def execute(spec: RunSpec, parent: int | None = None) -> Done:
 def _keep_memory() -> None:
     """What a tensor leaves stays with this process, where the C library is GNU's; others have no such switch.
 
-    It gives memory at the end of its heap back to the system and gets it back page by page. Where the tensors of a small
-    network happen to lie there, its evaluations spend up to half of their time on that.
+    It gives memory at the end of its heap back to the system and gets it back page by page. Where the tensors of a
+    small network happen to lie there, its evaluations spend up to half of their time on that.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:

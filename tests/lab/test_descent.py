@@ -153,6 +153,38 @@ def test_training_keeps_all_curves_of_the_best_setting_only() -> None:
     assert all(len(run.curves["loss"]) == 11 for run in runs)  # enough to score every setting by either protocol
 
 
+def test_numbers_below_the_normal_range_are_flushed_without_a_change_of_any_outcome() -> None:
+    """A step of 10 kills every unit; the penalty then shrinks the weights by 0.8 per step, past 1e-38 after 400."""
+    spec = Training("mlp-relu-6-5/titanic", 1e-2, Method.SGD, (10.0, 0.1), 600, precision="float32")
+    members = batched(spec.named_problem())
+    kept = Descent(members, spec.method, spec.settings, None, None)
+    for run, expected in zip(spec.run(), kept.run(spec.ticks), strict=True):
+        for name in ("value", "loss", "gradient_equivalents"):
+            np.testing.assert_array_equal(run.curves[name], expected.curves[name])
+    smallest = torch.finfo(torch.float32).tiny
+    assert bool(((kept.W != 0.0) & (kept.W.abs() < smallest)).any())  # so the case is one where it matters
+
+
+def test_training_flushes_for_its_own_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot flush")
+    torch.set_flush_denormal(False)
+    halves: list[float] = []
+
+    def half_of_the_smallest() -> float:
+        return float(torch.tensor(torch.finfo(torch.float32).tiny) / 2.0)
+
+    def watched(descent: Descent, ticks: int) -> list[Run]:
+        halves.append(half_of_the_smallest())
+        raise RuntimeError("seen")
+
+    monkeypatch.setattr(Descent, "run", watched)
+    with pytest.raises(RuntimeError, match="seen"):
+        Training("logreg/titanic", 1e-3, Method.SGD, (1.0,), 1).run()
+    assert halves == [0.0]
+    assert half_of_the_smallest() > 0.0
+
+
 def test_timed_training_repeats_the_chosen_run_alone() -> None:
     plain = Training("logreg/titanic", 1e-3, Method.SGD, (1.0, 0.01), 10)
     timed = Training("logreg/titanic", 1e-3, Method.SGD, (1.0, 0.01), 10, timed="chosen")

@@ -102,3 +102,35 @@ def test_networks_one_by_one_or_together() -> None:
         torch.testing.assert_close(together.gradients, separate.gradients, rtol=1e-12, atol=1e-14)
         torch.testing.assert_close(together.hvps(V), separate.hvps(V), rtol=1e-10, atol=1e-12)
         together, separate = together.take(SWAPPED), separate.take(SWAPPED)
+
+
+@pytest.mark.parametrize("mode", ["text", "released"])
+def test_iterations_that_change_nothing_are_charged_and_not_made(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In single precision searches fail for good soon. Members alone, so that every bit can be compared."""
+    named = problem("mlp-relu-6-5/titanic", reg=1e-2, dtype=torch.float32)
+    members = batched(named)
+    evaluated = 0
+    points = members.points
+
+    def counted(W: torch.Tensor, *, grid: int) -> object:
+        nonlocal evaluated
+        evaluated += 1
+        return points(W, grid=grid)
+
+    monkeypatch.setattr(members, "points", counted)
+    solver = replace(SOLVERS[mode], max_iterations=50)
+    noise = torch.randn(8, named.dimension, generator=torch.Generator().manual_seed(3))
+    made = {}
+    ends = {}
+    for repeat in (True, False):
+        evaluated = 0
+        ends[repeat] = [
+            teleport_together(members, w[None], solver, repeat=repeat) for w in named.initial_point() + noise
+        ]
+        made[repeat] = evaluated
+    for full, short in zip(ends[True], ends[False], strict=True):
+        assert torch.equal(full.W, short.W)
+        assert full.hvps.tolist() == short.hvps.tolist()
+        assert full.gradients.tolist() == short.gradients.tolist()
+    assert made[True] == sum(full.gradients.sum() for full in ends[True])
+    assert made[False] < made[True]

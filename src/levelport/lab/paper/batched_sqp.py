@@ -3,7 +3,8 @@
 The members of a grid differ in their point alone, so an update of :class:`levelport.solvers.SQP` is made for all of
 them in one go: one product with the data, and one line of Python, where there were ten. Whatever the solver compares is
 a vector with an entry per member. A member that has accepted its trial waits until the others have found theirs; one
-that is done leaves.
+that is done leaves. So does one whose search fails and leaves it exactly where it was, ρ included: all its further
+iterations would be the same, and are charged without being made. On networks that is every third iteration or so.
 
 The equations are those of :mod:`levelport.solvers.sqp`, in the case that the paper's experiments need: the sub-level
 set, no trust radius, no relaxation, the last iterate returned.
@@ -33,19 +34,22 @@ class TogetherResult:
     hvps: Numbers
 
 
-def teleport_together(problem: BatchedProblem, W: Tensor, solver: SQP) -> TogetherResult:
-    """Teleport every row of ``W``; one whose gradient vanishes or is no number stays."""
+def teleport_together(problem: BatchedProblem, W: Tensor, solver: SQP, *, repeat: bool = False) -> TogetherResult:
+    """Teleport every row of ``W``; one whose gradient vanishes or is no number stays.
+
+    ``repeat`` makes iterations that change nothing as well, for runs whose time is measured.
+    """
     if solver.final != "last" or solver.relaxation < 1.0:
         raise ValueError("members are teleported together by an SQP with final='last' and no relaxation only.")
     with np.errstate(all="ignore"):  # numbers that leave the range fail their comparisons, as they should
-        return _Together(problem, W, solver).solve()
+        return _Together(problem, W, solver, repeat).solve()
 
 
 class _Together:
     """An entry, or a row, per member that is still on its way; ``ids`` are their rows in the result."""
 
-    def __init__(self, problem: BatchedProblem, W: Tensor, solver: SQP) -> None:
-        self.problem, self.solver = problem, solver
+    def __init__(self, problem: BatchedProblem, W: Tensor, solver: SQP, repeat: bool) -> None:
+        self.problem, self.solver, self.repeat = problem, solver, repeat
         self.W = W.clone()
         self.gradients, self.hvps = np.ones(len(W)), np.zeros(len(W))
         self.ids = np.arange(len(W))
@@ -72,13 +76,26 @@ class _Together:
                 normals, images, slopes = normals[going], images[going], slopes[going]
                 self._leave(done)
             if len(self.ids):
-                ascents = images / column(self.points.sizes, self.W)
-                self._leave(_Search(self, normals, ascents, slopes).run())
+                before, rho, gradients = self.points, self.rho.copy(), self.gradients[self.ids]
+                ascents = images / column(before.sizes, self.W)
+                stops = _Search(self, normals, ascents, slopes).run()
+                stuck = ~stops & self._unchanged(before, rho)
+                left = self.solver.max_iterations - 1 - iteration
+                self.hvps[self.ids] += left * stuck
+                self.gradients[self.ids] += left * stuck * (self.gradients[self.ids] - gradients)
+                self._leave(stops | stuck)
         self._leave(np.ones(len(self.ids), dtype=bool))
         return TogetherResult(self.W, self.gradients, self.hvps)
 
     def _excess(self) -> Numbers:
         return self.points.values - self.levels
+
+    def _unchanged(self, before: MemberPoints, rho: Numbers) -> NDArray[np.bool_]:
+        """Who is where it was before its search, with the same ρ for the next one."""
+        same = (self.points.values == before.values) & (self.rho == rho) & (not self.repeat)
+        for row in np.flatnonzero(same):
+            same[row] = torch.equal(self.points.W[row], before.W[row])
+        return same
 
     def _leave(self, who: NDArray[np.bool_]) -> None:
         """Members that are done take their place in the result."""

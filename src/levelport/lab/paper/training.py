@@ -88,17 +88,17 @@ class Training(RunSpec):
     def _run(self) -> list[Run]:
         members = batched(self.named_problem())
         if self.timed == "every":
-            return keep_best([self._descend(members, (setting,))[0] for setting in self.settings])
+            return keep_best([self._descend(members, (setting,), timed=True)[0] for setting in self.settings])
         runs = keep_best(self._descend(members, self.settings))
         if self.timed == "no":
             return runs
         best = next(run for run in runs if run.chosen)
-        (alone,) = self._descend(members, (best.setting,))
+        (alone,) = self._descend(members, (best.setting,), timed=True)
         return [alone if run.chosen else run for run in runs]
 
-    def _descend(self, members: BatchedProblem, settings: tuple[float, ...]) -> list[Run]:
+    def _descend(self, members: BatchedProblem, settings: tuple[float, ...], *, timed: bool = False) -> list[Run]:
         batches = None if self.batch is None else Batches(self.batch, self.seed, self.drop_last)
-        descent = Descent(members, self.method, settings, self.plan, batches, admissible=self.admissible)
+        descent = Descent(members, self.method, settings, self.plan, batches, admissible=self.admissible, timed=timed)
         return descent.run(self.ticks)
 
     @property
@@ -191,8 +191,10 @@ class Descent:
         batches: Batches | None,
         *,
         admissible: float | None = None,
+        timed: bool = False,
     ) -> None:
         self.problem = problem
+        self.timed = timed
         self.admissible = math.inf if admissible is None else admissible
         self.settings = settings
         self.plan = plan
@@ -263,7 +265,7 @@ class Descent:
         living = self._living()
         if self.plan.solver != "ours":
             began = _clock()
-            together = teleport_together(self.problem, self.W[living], self.plan.published())
+            together = teleport_together(self.problem, self.W[living], self.plan.published(), repeat=self.timed)
             self.W[living] = together.W
             self.bills.gradients[living] += together.gradients
             self.bills.hvps[living] += together.hvps

@@ -18,7 +18,8 @@ from levelport.checks import unknown_name
 from levelport.lab.bench.instances import Instance
 from levelport.lab.bench.metered import Metered, NumpyFunctions, TorchFunction
 from levelport.lab.bench.no_climb import NoClimb, RandomClimb
-from levelport.objective import Point
+from levelport.objective import Objective, Point
+from levelport.objectives import GradientDifferences
 from levelport.optim._minimize import minimize
 from levelport.optim.armijo import Armijo, ArmijoSGD
 from levelport.optim.fixed_step import Momentum
@@ -26,9 +27,10 @@ from levelport.optim.polyak import Polyak
 from levelport.optim.schedules import Every, Never, Schedule
 from levelport.optim.step_rule import StepRule
 from levelport.optim.teleported import Teleported
-from levelport.solvers import Auto, Settings, teleport_from
+from levelport.solvers import Auto, Krylov, Settings, teleport_from
 
 OURS = "levelport.minimize"
+OURS_EXACT = "levelport.minimize, exact products"
 ALONE = "GD-Armijo"
 PUBLISHED = "GD-Armijo + published teleports"
 NO_CLIMB = "the same without the climb"
@@ -37,6 +39,7 @@ OUR_LBFGS = "levelport lbfgs"
 LBFGS = "SciPy L-BFGS-B"
 LBFGS_60 = "SciPy L-BFGS-B, 60 pairs"
 NEWTON_CG = "SciPy Newton-CG"
+NEWTON_CG_DIFFERENCES = "SciPy Newton-CG, differences"
 ADAMW = "AdamW 1e-2"
 
 UNLIMITED = 10**9
@@ -100,14 +103,16 @@ def _with_and_without(name: str, rule: Callable[[Instance], StepRule] | str) -> 
     ]
 
 
-def _scipy(method: str, options: dict[str, Any]) -> Method:
+def _scipy(method: str, options: dict[str, Any], *, differences: bool = False) -> Method:
+    """A method of SciPy; ``differences`` makes its products of gradients, as ours does."""
+
     def run(objective: Metered, instance: Instance) -> None:
-        scipy_run(objective, instance.x0, method, options)
+        scipy_run(GradientDifferences(objective) if differences else objective, instance.x0, method, options)
 
     return run
 
 
-def scipy_run(objective: Metered, x0: Tensor, method: str, options: dict[str, Any]) -> Any:
+def scipy_run(objective: Objective, x0: Tensor, method: str, options: dict[str, Any]) -> Any:
     """``scipy.optimize.minimize`` from ``x0``."""
     from scipy.optimize import minimize as scipy_minimize
 
@@ -118,6 +123,7 @@ def scipy_run(objective: Metered, x0: Tensor, method: str, options: dict[str, An
     )
 
 
+NEVER = {"xtol": 1e-300}  # does Newton-CG stop by itself; at 0, SciPy 1.12 does not start
 LBFGSB = {"ftol": 0.0, "gtol": 0.0, "maxcor": MEMORY, "maxfun": 10**7}
 
 
@@ -232,14 +238,19 @@ def _lbfgsb_visited(objective: Metered, instance: Instance) -> None:
 
 CORE = (
     *_with_and_without(ALONE, "auto"),
+    Competitor(OURS_EXACT, descent(solver=Krylov(hvp="exact"))),
     Competitor(NO_CLIMB, descent(solver=NoClimb())),
     Competitor(RANDOM_CLIMB, descent(solver=RandomClimb())),
     Competitor(OUR_LBFGS, descent("lbfgs", schedule=Never())),
     Competitor(LBFGS, _scipy("L-BFGS-B", LBFGSB)),
     Competitor(LBFGS_60, _scipy("L-BFGS-B", LBFGSB | {"maxcor": 60})),
-    Competitor(NEWTON_CG, _scipy("Newton-CG", {"xtol": 1e-300})),  # never; at 0, SciPy 1.12 does not start
+    Competitor(NEWTON_CG, _scipy("Newton-CG", NEVER)),
+    Competitor(NEWTON_CG_DIFFERENCES, _scipy("Newton-CG", NEVER, differences=True)),
 )
-"""GD alone, with the paper's teleports and ours, two controls, our L-BFGS, and the rivals that the goals name."""
+"""GD alone, with the paper's teleports and ours, two controls, our L-BFGS, and the rivals that the goals name.
+
+Ours and Newton-CG once with exact products, at two gradients each, and once with differences of gradients, at one.
+"""
 
 OTHERS = (
     *_with_and_without("momentum", _momentum),

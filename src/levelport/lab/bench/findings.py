@@ -14,9 +14,11 @@ from levelport.lab.bench.competitors import (
     LBFGS,
     LBFGS_60,
     NEWTON_CG,
+    NEWTON_CG_DIFFERENCES,
     NO_CLIMB,
     OUR_LBFGS,
     OURS,
+    OURS_EXACT,
     PUBLISHED,
     RANDOM_CLIMB,
 )
@@ -27,6 +29,8 @@ from levelport.lab.bench.tables import pivot, varying
 from levelport.lab.claims import Claim
 from levelport.problems.registry import problem
 from levelport.solvers import Krylov
+
+NEWTON_METHODS = (NEWTON_CG, NEWTON_CG_DIFFERENCES)
 
 HARD = 300.0
 """A logistic problem is hard if L-BFGS-B needs more than this for 1e-10."""
@@ -196,7 +200,7 @@ def opening(frames: dict[str, pd.DataFrame]) -> str:
     if OURS in costs and len(costs.columns) > 1:
         medians = costs.median()
         ratios = {name: tables.ratio_quartiles(costs[OURS], costs[name])[1] for name in costs if name != OURS}
-        against = [f"{ratios[name]:.2f} of {name}'s" for name in (ALONE, NEWTON_CG, LBFGS) if name in ratios]
+        against = [f"{ratios[name]:.2f} of {name}'s" for name in (ALONE, *NEWTON_METHODS, LBFGS) if name in ratios]
         said.append(
             f"On {len(costs)} logistic problems, to 1e-10, `minimize` costs {', '.join(against)} (medians, problem by "
             f"problem); the cheapest of those that ran on all is {medians.idxmin()}."
@@ -216,7 +220,8 @@ def sentences(frames: dict[str, pd.DataFrame]) -> list[str]:
     logistic = races[(races["family"] == "logistic") & (races["seed"] == 0)]
     if not logistic.empty:
         costs = pivot(logistic, "cost_1e-10")
-        for rival in (ALONE, PUBLISHED, NEWTON_CG, LBFGS, LBFGS_60, OUR_LBFGS, "torch LBFGS", NO_CLIMB, RANDOM_CLIMB):
+        controls = (OURS_EXACT, NO_CLIMB, RANDOM_CLIMB)
+        for rival in (ALONE, PUBLISHED, *NEWTON_METHODS, LBFGS, LBFGS_60, OUR_LBFGS, "torch LBFGS", *controls):
             if rival in costs:
                 said.append(f"Logistic, 1e-10: {_comparison(costs[OURS], costs[rival], rival)}")
         hard = costs[costs[LBFGS] > HARD]
@@ -231,7 +236,7 @@ def sentences(frames: dict[str, pd.DataFrame]) -> list[str]:
         if split.empty:
             continue
         costs = pivot(split, "cost_1e-10")
-        for rival in (NEWTON_CG, LBFGS, LBFGS_60, NO_CLIMB, RANDOM_CLIMB):
+        for rival in (*NEWTON_METHODS, LBFGS, LBFGS_60, OURS_EXACT, NO_CLIMB, RANDOM_CLIMB):
             if rival in costs:
                 said.append(f"The {name} split, 1e-10: {_comparison(costs[OURS], costs[rival], rival)}")
     said += _growth_sentences(frames["benchmark-growth"])

@@ -35,6 +35,10 @@ class Enough(Exception):
 class Metered(Objective):
     """``inner`` with a ledger, a clock and a limit of its own.
 
+    Methods are to treat it as a function of which they know nothing but evaluations, as functions by autograd are. So
+    the ``cheap_products`` of a closed form, which is here to save time, are not passed on: Krylov models take
+    differences of gradients in float64, unless a competitor says otherwise.
+
     Attributes:
         records: (gradient equivalents, value, seconds since the first evaluation) after every gradient.
         evaluation_seconds: spent inside evaluations of ``inner``; the rest of a run is the competitor's own work.
@@ -127,7 +131,7 @@ class _MeteredPoint(Point):
 class NumpyFunctions:
     """``fun``, ``jac`` and ``hessp`` for ``scipy.optimize.minimize``."""
 
-    def __init__(self, objective: Metered) -> None:
+    def __init__(self, objective: Objective) -> None:
         self._last = _LastPoint(objective)
 
     def fun(self, x: Vector) -> float:
@@ -160,7 +164,7 @@ class TorchFunction:
 
 
 class _LastPoint:
-    def __init__(self, objective: Metered) -> None:
+    def __init__(self, objective: Objective) -> None:
         self._objective = objective
         self._point: Point | None = None
 

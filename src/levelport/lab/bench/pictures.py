@@ -10,12 +10,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from levelport.lab.bench import tables
-from levelport.lab.bench.competitors import ALONE, LBFGS, LBFGS_60, NEWTON_CG, NO_CLIMB, OURS, PUBLISHED
+from levelport.lab.bench.competitors import (
+    ALONE,
+    LBFGS,
+    LBFGS_60,
+    NEWTON_CG,
+    NEWTON_CG_DIFFERENCES,
+    NO_CLIMB,
+    OURS,
+    PUBLISHED,
+)
 from levelport.lab.bench.races import accuracy
 from levelport.lab.paper.profiles import Profile
 from levelport.lab.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, legend_below, new_figure
 
 DASHED = (0, (3, 1.5))
+DOTTED = (0, (1, 1))
 
 LOOKS: dict[str, dict[str, Any]] = {
     OURS: {"color": ORANGE},
@@ -26,7 +36,8 @@ LOOKS: dict[str, dict[str, Any]] = {
     LBFGS_60: {"color": BLACK, "linestyle": DASHED},
     "torch LBFGS": {"color": GREY},
     NEWTON_CG: {"color": GREEN},
-    "SciPy trust-krylov": {"color": GREEN, "linestyle": DASHED},
+    NEWTON_CG_DIFFERENCES: {"color": GREEN, "linestyle": DASHED},
+    "SciPy trust-krylov": {"color": GREEN, "linestyle": DOTTED},
     "momentum": {"color": RED},
     "Polyak": {"color": PURPLE},
 }

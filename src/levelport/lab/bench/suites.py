@@ -15,10 +15,12 @@ from levelport.lab.bench.competitors import (
     LBFGS,
     LBFGS_60,
     NEWTON_CG,
+    NEWTON_CG_DIFFERENCES,
     NO_CLIMB,
     OTHERS,
     OUR_LBFGS,
     OURS,
+    OURS_EXACT,
     RANDOM_CLIMB,
     TORCH,
     names,
@@ -66,7 +68,8 @@ def _held_out(tier: Tier) -> list[RunSpec]:
     """The second and the third split of every data set."""
     seeds, sets = list(SPLITS)[1:], 20 if tier == "full" else 6
     problems = [replace(problem, seed=seed) for seed in seeds for problem in instances.logistic(sets)]
-    return [RaceSpec(p, name, CONVEX_BUDGET) for p in problems for name in (*RIVALS, RANDOM_CLIMB, LBFGS_60, OUR_LBFGS)]
+    controls = (RANDOM_CLIMB, OURS_EXACT, NEWTON_CG_DIFFERENCES, LBFGS_60, OUR_LBFGS)
+    return [RaceSpec(p, name, CONVEX_BUDGET) for p in problems for name in (*RIVALS, *controls)]
 
 
 def _functions(tier: Tier) -> list[RunSpec]:

@@ -18,7 +18,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from levelport.objective import Ledger, Objective, ObjectiveError, Point
 from levelport.objectives.function import GraphPoint, Reach, as_scalar_loss
-from levelport.objectives.structure import Structure
+from levelport.objectives.structure import Structure, check_separate
 
 
 class ModuleObjective(Objective):
@@ -64,6 +64,7 @@ class ModuleObjective(Objective):
             raise ObjectiveError("the module has no trainable parameter. Set requires_grad=True on some.")
         self._names = list(trainable)
         self.structure = Structure(list(trainable.values()))
+        check_separate(list(trainable.values()))
         self.dimension = self.structure.dimension
         self.dtype = self.structure.dtype
         self.device = self.structure.device

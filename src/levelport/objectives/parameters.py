@@ -23,7 +23,7 @@ from levelport.objective import Objective, ObjectiveError, Point
 from levelport.objectives.failures import CALLED_BACKWARD, explained
 from levelport.objectives.function import Reach, as_scalar_loss, differentiable, flat_gradient, second_backward
 from levelport.objectives.isolation import RandomState, isolated
-from levelport.objectives.structure import Structure
+from levelport.objectives.structure import Structure, check_separate
 
 Loss = Callable[[], Tensor]
 """A loss-only callable: computes the loss and returns it, without ``backward()``."""
@@ -104,6 +104,7 @@ class ParametersObjective(Objective):
         if noise not in ("refuse", "replay"):
             raise ValueError(f"noise must be 'refuse' or 'replay', not {noise!r}.")
         self.structure = Structure(self.parameters)
+        check_separate(self.parameters)
         self.dimension = self.structure.dimension
         self.dtype = self.structure.dtype
         self.device = self.structure.device

@@ -127,10 +127,9 @@ def check_separate(parameters: list[Tensor]) -> None:
 
 def _range(tensor: Tensor) -> tuple[int, int]:
     """Where the entries of ``tensor`` begin and end in its storage."""
-    first = tensor.storage_offset()
-    return first, first + 1 + sum(
-        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
-    )
+    first = int(tensor.storage_offset())
+    last = first + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return first, last + 1
 
 
 def _ranges_meet(tensors: list[Tensor]) -> bool:

@@ -179,7 +179,17 @@ def test_numpy_callables() -> None:
     check(lambda: NumpyObjective(fun, False, hessp, 2), "jac")
     check(lambda: teleport(NumpyObjective(fun, lambda x: np.ones(3), hessp, 2), X1), "jac returned 3 entries")
     check(lambda: teleport(NumpyObjective(fun, jac, lambda x, v: np.ones(1), 2), X1), "hessp returned 1")
-    check(lambda: teleport(NumpyObjective(lambda x: x, jac, hessp, 2), X1), "scalar")
+    for wrong in (lambda x: x, lambda x: None, lambda x: 1j, lambda x: np.array([1j])):
+        check(lambda wrong=wrong: teleport(NumpyObjective(wrong, jac, hessp, 2), X1), "scalar")  # type: ignore[misc]
+    check(lambda: teleport(NumpyObjective(fun, True, hessp, 2), X1), "(f, g)", "jac=True")
+    check(lambda: teleport(NumpyObjective(lambda x: (x, 2 * x), True, hessp, 2), X1), "scalar")
+
+
+@pytest.mark.parametrize("one", [np.array([1.0]), np.array(1.0), np.float32(1.0), torch.tensor([1.0]), 1])
+def test_numpy_values_of_one_entry(one: Any) -> None:
+    x = torch.ones(2, dtype=torch.float64)
+    assert NumpyObjective(lambda x: one, lambda x: x, lambda x, v: v, 2).at(x).value == 1.0
+    assert NumpyObjective(lambda x: (one, x), True, lambda x, v: v, 2).at(x).value == 1.0
 
 
 def test_objective_and_start_must_fit() -> None:

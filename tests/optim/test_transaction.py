@@ -264,6 +264,23 @@ def test_what_a_step_size_can_bear() -> None:
     assert Stride.of(torch.optim.Adam([weight])) == Stride()
 
 
+@pytest.mark.parametrize("nesterov", [False, True], ids=["heavy ball", "nesterov"])
+@pytest.mark.parametrize("momentum", [0.5, 0.9])
+def test_what_momentum_can_bear_is_where_its_iteration_diverges(momentum: float, nesterov: bool) -> None:
+    """On ½ λ p², just below the limit and just above it."""
+    weight = nn.Parameter(torch.ones(1, dtype=torch.float64))
+    bearable = Stride.of(torch.optim.SGD([weight], lr=0.1, momentum=momentum, nesterov=nesterov)).bearable / 0.9
+    for factor, stays in ((0.98, True), (1.02, False)):
+        with torch.no_grad():
+            weight.fill_(1.0)
+        optimizer = torch.optim.SGD([weight], lr=0.1, momentum=momentum, nesterov=nesterov)
+        for _ in range(2000):
+            optimizer.zero_grad()
+            (0.5 * factor * bearable * weight.square()).sum().backward()
+            optimizer.step()
+        assert (abs(weight.item()) < 1.0) is stays
+
+
 def test_defaults_follow_the_kind_of_the_optimizer() -> None:
     weight = [nn.Parameter(torch.ones(1))]
     assert isinstance(Teleporter(torch.optim.SGD(weight, lr=0.1)).schedule, LossAccount)

@@ -48,16 +48,25 @@ class Stride:
     step: float = 0.0
 
     @classmethod
-    def fixed(cls, lr: float, momentum: float = 0.0, dampening: float = 0.0) -> Stride:
-        """Gradient descent with momentum: it diverges above 2 (1 + momentum)/(lr (1 - dampening)) (Polyak, 1964)."""
-        return cls(_BEARABLE * 2.0 * (1.0 + momentum) / max(lr * (1.0 - dampening), 1e-300), lr)
+    def fixed(cls, lr: float, momentum: float = 0.0, dampening: float = 0.0, *, nesterov: bool = False) -> Stride:
+        """Gradient descent with momentum β: it diverges above 2 (1 + β)/(lr (1 - dampening)) (Polyak, 1964).
+
+        Nesterov's, which torch has without dampening, steps along g + β (β b + g), b the buffer. On ½ λ p² that is a
+        linear map of (p, b) with determinant β (1 - lr λ) and trace (1 + β) (1 - lr λ), whose eigenvalue reaches -1 at
+        lr λ = 2 (1 + β)/(1 + 2β): the look ahead costs it most of what momentum can bear.
+        """
+        reach = lr * (1.0 + 2.0 * momentum) if nesterov else lr * (1.0 - dampening)
+        return cls(_BEARABLE * 2.0 * (1.0 + momentum) / max(reach, 1e-300), lr)
 
     @classmethod
     def of(cls, optimizer: torch.optim.Optimizer) -> Stride:
         """That of torch's SGD, the shortest and the longest over its groups."""
         if not isinstance(optimizer, torch.optim.SGD):
             return cls()
-        groups = [cls.fixed(float(g["lr"]), g["momentum"], g["dampening"]) for g in optimizer.param_groups]
+        groups = [
+            cls.fixed(float(g["lr"]), g["momentum"], g["dampening"], nesterov=g["nesterov"])
+            for g in optimizer.param_groups
+        ]
         return cls(min(g.bearable for g in groups), max(g.step for g in groups))
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from levelport import ObjectiveError
 from levelport.optim import (
     ArmijoSGD,
     At,
@@ -620,3 +621,15 @@ def test_a_teleporter_never_steps() -> None:
     resumed = Teleporter(sgd, Every(3, start=1), max_hvps=4)
     resumed.load_state_dict(teleporter.state_dict())
     assert resumed.iteration == 5
+
+
+@pytest.mark.parametrize(
+    "weights", [torch.ones(3), torch.ones(2, 1), torch.tensor([1.0, 0.0]), torch.tensor([1.0, math.nan])]
+)
+def test_a_wrong_metric_is_refused_before_the_run_begins(weights: Tensor) -> None:
+    """The first teleport may be hundreds of steps away."""
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+    for make in (Teleporter, Teleported):
+        with pytest.raises(ObjectiveError, match="metric must"):
+            make(optimizer, Every(500, start=300), metric=weights)
+        make(optimizer, Every(500, start=300), metric=torch.ones(2))

@@ -118,7 +118,7 @@ class Teleporter:
         self.settings = Settings(solver=solver, max_hvps=max_hvps, tol=tol, radius=radius, target_gain=target_gain)
         self.momentum = momentum
         self.teleport_on = teleport_on
-        check_metric(metric, optimizer)
+        check_metric(metric, optimizer, self.parameters())
         self.metric = metric
         self.noise = noise
         self.steps_per_epoch = steps_per_epoch

@@ -12,6 +12,7 @@ teleported point itself.
 from __future__ import annotations
 
 import math
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,7 +23,7 @@ from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from levelport import checks
-from levelport.objective import Cost, Objective, Point
+from levelport.objective import Cost, NotDeterministicError, Objective, Point
 from levelport.objectives.distributed import agreed, data_parallel
 from levelport.objectives.isolation import RandomState
 from levelport.objectives.metric import InMetric
@@ -43,6 +44,9 @@ Hook = Callable[[TeleportResult], object]
 """Called with the result of every teleport."""
 
 
+_REPLAY = "Or pass noise='replay', with which every evaluation of a teleport sees the same random numbers."
+
+
 class Teleporter:
     """Moves the parameters of an optimizer to where the gradient is larger, at no higher a loss.
 
@@ -59,6 +63,8 @@ class Teleporter:
         metric: the norm in which gradients are measured, see :func:`levelport.teleport`: a flat tensor of weights, or
             "optimizer" for what Adam and its relatives divide by. None is the ordinary norm.
         noise: "refuse" raises if two evaluations at one point differ (dropout), "replay" repeats the random numbers.
+            A schedule that watches, as the defaults do, is nobody's order to teleport at this step: there "refuse"
+            leaves the trial out, warns once, and training goes on.
         first_step: "included" makes the teleport and a checked gradient step of size 1/λ from it one move; "optimizer"
             leaves the first step to the optimizer, Algorithm 1 of the paper. None takes "optimizer" for
             :class:`~levelport.optim.ArmijoSGD` and :class:`~levelport.optim.NewtonCG`, whose line searches are safe
@@ -137,6 +143,7 @@ class Teleporter:
         self._looked = False  # at the loss before the step to come
         tell_of_steps(optimizer, self._stepped)
         self._distribute = distribute
+        self._warned = False  # that the loss is noisy
         self._spent = 0.0  # gradient equivalents since the start
         self._losses: list[float] = []  # since the last tick
         self._hooks: OrderedDict[int, Hook] = OrderedDict()
@@ -156,6 +163,8 @@ class Teleporter:
 
         The loss is evaluated once where somebody asks for it: a schedule that watches, or the watch over a move. That
         one needs the losses of 20 steps before a teleport that is planned, to know how far they jump by themselves.
+        The first call evaluates it, too, so that a loss of the wrong form is refused there and not hundreds of steps
+        later.
         """
         if self.schedule.watches_gradient:
             raise ValueError(
@@ -163,7 +172,10 @@ class Teleporter:
                 "WhenStalled(measure='progress'), or let levelport.Teleported take the steps."
             )
         value = None
-        if self.schedule.watches or self.watching or self._soon:
+        first = (
+            self.iteration == 0 and self.left and bool(self.parameters())
+        )  # a loss of the wrong form is refused now, not at a teleport
+        if self.schedule.watches or self.watching or self._soon or first:
             value = StepLoss(loss, self.parameters()).value()
             self.charge(0.5)
         self.charge(1.0)  # what a plain step costs
@@ -197,10 +209,24 @@ class Teleporter:
         target, other = (loss, None) if self.teleport_on is None else (self.teleport_on, loss)
         if target is None:
             raise TypeError(RIGHT_FORM)
-        result = self._teleport(target, random_state, level=value, due=True, unused=other)
+        spent = self._spent
+        try:
+            result = self._teleport(target, random_state, level=value, due=True, unused=other)
+        except NotDeterministicError as error:
+            if not self.schedule.watches:
+                raise
+            self._warn_of_noise(error)
+            self.history.teleported(self._spent - spent)  # a trial that brought nothing: the next one waits longer
+            return None
         if self.schedule.watches:
             self.history.teleported(result.cost.gradient_equivalents)
         return result
+
+    def _warn_of_noise(self, error: NotDeterministicError) -> None:
+        """Once: nobody asked for a teleport at this very step, so training must not end with it."""
+        if not self._warned:
+            self._warned = True
+            warnings.warn(f"training goes on, but a teleport was left out, since {error} (Said once.)", stacklevel=4)
 
     def count(self) -> None:
         """Count a step whose loss nobody knows; an error if the schedule asks for it there."""
@@ -216,6 +242,11 @@ class Teleporter:
     def planned(self) -> bool:
         """Whether a schedule that is fixed in advance has a teleport before the next step."""
         return self.schedule.planned(self.iteration, self.steps_per_epoch)
+
+    @property
+    def left(self) -> bool:
+        """Whether the schedule may still ask for a teleport, before the next step or a later one."""
+        return self.schedule.left(self.iteration, self.steps_per_epoch)
 
     @property
     def _soon(self) -> bool:
@@ -265,6 +296,7 @@ class Teleporter:
         due: bool,
         unused: Loss | None = None,
     ) -> TeleportResult:
+        self.moved = False
         inner = ParametersObjective(self.parameters(), loss, noise=self.noise, random_state=random_state)
         start, generators = inner.current(), RandomState.capture(inner.device)
         end = start
@@ -279,6 +311,11 @@ class Teleporter:
                 landing = checked.landing
                 result = checked.completed(result, objective.cost - spent + other.cost)
             end = landing.point.x
+        except NotDeterministicError as error:
+            self.charge(inner.cost.gradient_equivalents)
+            if self.noise == "replay":  # what differs are other random numbers than torch's
+                raise
+            raise NotDeterministicError(f"{error} {_REPLAY}") from None
         finally:
             inner.load(end)
             generators.restore()

@@ -303,6 +303,103 @@ def test_noise_does_not_fool_the_account() -> None:
     assert trials <= 12
 
 
+def bowl(scales: list[float]) -> tuple[nn.Parameter, Any]:
+    """A quadratic."""
+    weight, curvatures = nn.Parameter(torch.ones(len(scales), dtype=torch.float64)), torch.tensor(scales).double()
+    return weight, lambda: 0.5 * (curvatures * weight.square()).sum()
+
+
+@pytest.mark.parametrize("solver", ["auto", "krylov"])
+def test_a_teleport_that_is_not_made_says_so(solver: str) -> None:
+    """The valley below is too narrow for the step size: a gain was found, and nobody went there."""
+    weight, loss = bowl([0.01, 1.0, 100.0])
+    optimizer, seen = Teleported(torch.optim.SGD([weight], lr=0.5), Never(), solver=solver), []
+    optimizer.register_teleport_hook(seen.append)
+    result = optimizer.teleport(loss)
+    assert seen == [result]
+    assert result.moved is optimizer.teleporter.moved is False
+    assert torch.equal(weight.detach(), torch.ones(3, dtype=torch.float64))
+    assert (optimizer.teleporter.teleports, optimizer.teleporter.descents) == (0, 0)
+    assert "not made: the valley there is too narrow" in result.message
+    assert "bears a curvature of 3.6" in result.message
+
+
+def test_a_descent_in_place_of_a_teleport_says_so() -> None:
+    """On a round bowl no gradient on the level is larger, and the bottom of the model is taken as a step."""
+    weight, loss = bowl([1.0, 1.0, 1.0])
+    teleporter = Teleporter(torch.optim.SGD([weight], lr=0.5), Never())
+    result = teleporter.teleport(loss)
+    assert result.moved is teleporter.moved is True
+    assert result.gain == 1.0
+    assert (teleporter.teleports, teleporter.descents) == (1, 1)
+    assert "this is the start itself" not in result.message
+    assert "taken as an ordinary step down" in result.message
+    resumed = Teleporter(torch.optim.SGD([weight], lr=0.5), Never())
+    resumed.load_state_dict(teleporter.state_dict())
+    assert (resumed.teleports, resumed.descents) == (1, 1)
+
+
+def test_a_teleport_that_is_made_says_nothing_of_the_kind() -> None:
+    weight, loss = bowl([0.01, 1.0, 100.0])
+    teleporter = Teleporter(torch.optim.SGD([weight], lr=1e-3), Never(), solver="auto")
+    result = teleporter.teleport(loss)
+    assert result.moved is True
+    assert result.gain > 1.0
+    assert (teleporter.teleports, teleporter.descents) == (1, 0)
+    assert "made:" not in result.message
+    assert "step down" not in result.message
+
+
+@pytest.mark.parametrize("lr", [0.0, torch.tensor(0.0)], ids=["number", "tensor"])
+@pytest.mark.parametrize("weights", [None, torch.tensor([1.0, 1.0, 4.0, 4.0])], ids=["plain", "metric"])
+def test_a_group_with_learning_rate_zero_stands_still(weights: Tensor | None, lr: Any) -> None:
+    still, moving = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
+    scales = torch.tensor([1.0, 10.0])
+
+    def loss() -> Tensor:
+        return (scales * moving.square()).sum() + (scales * (still + 0.1 * moving).square()).sum()
+
+    sgd = torch.optim.SGD([{"params": [still], "lr": lr}, {"params": [moving]}], lr=1e-3)
+    teleporter = Teleporter(sgd, Reckless(), metric=weights)
+    before = loss().item()
+    result = teleporter.maybe(loss)
+    assert result is not None
+    assert result.moved
+    assert torch.equal(still.detach(), torch.ones(2))
+    assert not torch.equal(moving.detach(), torch.ones(2))
+    assert loss().item() <= before
+    saved = teleporter.state_dict()
+    with torch.no_grad():  # a step that goes wrong: the way back knows both groups
+        moving.add_(100.0)
+    resumed = Teleporter(sgd, Reckless(), metric=weights)
+    resumed.load_state_dict(saved)
+    assert resumed.maybe(loss) is None
+    assert resumed.undone == 1
+    assert torch.equal(still.detach(), torch.ones(2))
+    assert torch.equal(moving.detach(), torch.ones(2))
+    sgd.param_groups[0]["lr"] = 1e-3
+    Teleporter(sgd, Never(), metric=weights).teleport(loss)
+    assert not torch.equal(still.detach(), torch.ones(2))
+
+
+def test_a_warm_up_from_zero_freezes_nothing() -> None:
+    """All groups at 0: a teleport that was asked for is made, and a schedule that watches waits."""
+    weight, loss = bowl([0.01, 1.0, 100.0])
+    optimizer = Teleported(torch.optim.SGD([weight], lr=1e-3), At(0))
+    warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, step / 5))
+    assert optimizer.param_groups[0]["lr"] == 0.0
+    losses = []
+    for _ in range(8):
+        losses.append(float(optimizer.step(loss)))  # type: ignore[arg-type]
+        warm_up.step()
+    assert optimizer.teleporter.teleports == 1
+    assert losses[1] < losses[0]
+    watching = Teleported(torch.optim.SGD([weight], lr=0.0), LossAccount(start=5.0))
+    for _ in range(40):
+        watching.step(loss)
+    assert not watching.history.trials
+
+
 def partial(unused: bool) -> tuple[nn.Module, Batches, Tensor, Tensor]:
     """Eight samples to teleport on, and many more that disagree with them."""
     model, x, y = network(3, nn.Tanh)

@@ -77,8 +77,16 @@ class Teleporter:
     Attributes:
         last_teleport: the :class:`TeleportResult` of the last teleport, None before the first.
         iteration: steps counted so far.
-        teleports, undone: moves made, and those among them that were undone.
-        moved: whether the last call changed the parameters: gradients evaluated before it are out of date.
+        teleports: moves made, of both kinds: teleports with their first step, and descents.
+        descents: those among them that were no teleports: none was worth it, and the bottom of the solver's model was
+            taken as an ordinary step down.
+        undone: moves that were taken back.
+        moved: whether the last call changed the parameters, by a move or by taking one back: gradients evaluated before
+            it are out of date. ``last_teleport.moved`` says whether the last teleport did.
+
+    A parameter group whose learning rate is exactly 0 at the time of a teleport stands still, as it does in steps.
+    Where all groups have 0 (the first step of a warm-up) that freezes nothing: a teleport that was asked for moves all
+    of them, and a schedule that watches makes no trial. ``requires_grad=False`` freezes in any case.
 
     Example:
         >>> from levelport.optim import Every
@@ -138,7 +146,7 @@ class Teleporter:
             checks.one_of("first_step", first_step, ("included", "optimizer"))
         searches = isinstance(optimizer, (ArmijoSGD, NewtonCG))
         self.first_step = first_step or ("optimizer" if searches else "included")
-        self.teleports, self.moved = 0, False
+        self.teleports, self.descents, self.moved = 0, 0, False
         self._guard: Guard[OptimizerBack] = Guard(noisy=True)
         self._looked = False  # at the loss before the step to come
         tell_of_steps(optimizer, self._stepped)
@@ -149,8 +157,17 @@ class Teleporter:
         self._hooks: OrderedDict[int, Hook] = OrderedDict()
 
     def parameters(self) -> list[Tensor]:
-        """The parameters that move: those with ``requires_grad``, of all groups."""
+        """The parameters that may move: those with ``requires_grad``, of all groups."""
         return [p for group in self.optimizer.param_groups for p in group["params"] if p.requires_grad]
+
+    def moving(self) -> list[Tensor]:
+        """Those among them that a teleport moves now: not those of groups with lr=0, unless all groups have it."""
+        return self._stepping() or self.parameters()
+
+    def _stepping(self) -> list[Tensor]:
+        """Those among them that the next step may move."""
+        groups = [group for group in self.optimizer.param_groups if not _at_rest(group)]
+        return [p for group in groups for p in group["params"] if p.requires_grad]
 
     def maybe(self, loss: Loss) -> TeleportResult | None:
         """Count a step, and teleport if the schedule says so. Call it once before every step of the optimizer.
@@ -204,6 +221,8 @@ class Teleporter:
             return None
         due = self._due(value, gradient_norm)
         self.iteration += 1
+        if self.schedule.watches and not self._stepping():
+            due = False  # without steps there is nothing to compare a trial with
         if not self._guard.grants(due, value):
             return None
         target, other = (loss, None) if self.teleport_on is None else (self.teleport_on, loss)
@@ -277,8 +296,9 @@ class Teleporter:
             random_state: with noise="replay", where random numbers start; None is the present state.
 
         Returns:
-            The result; its ``x`` is the flat vector of the teleported parameters. The parameters themselves are there,
-            or where the first step from there led, see ``first_step``.
+            The result; its ``x`` is the flat vector of the teleported parameters. Its ``moved`` says whether the move
+            was made; ``message`` says why not, or that it was a mere descent. If it was, the parameters are at ``x``,
+            or where the first step from there led, see ``first_step``, and ``value_after`` is the loss there.
         """
         return self._teleport(loss, random_state, level=math.nan, due=False)
 
@@ -297,7 +317,7 @@ class Teleporter:
         unused: Loss | None = None,
     ) -> TeleportResult:
         self.moved = False
-        inner = ParametersObjective(self.parameters(), loss, noise=self.noise, random_state=random_state)
+        inner = ParametersObjective(self.moving(), loss, noise=self.noise, random_state=random_state)
         start, generators = inner.current(), RandomState.capture(inner.device)
         end = start
         try:
@@ -319,10 +339,11 @@ class Teleporter:
         finally:
             inner.load(end)
             generators.restore()
-        self.moved = end is not start
-        self.teleports += self.moved
+        self.moved, descent = end is not start, end is not start and move.lower is not None
+        self.teleports, self.descents = self.teleports + self.moved, self.descents + descent
+        result = replace(result, moved=self.moved, detail=_told(result.detail, landing.refused, descent=descent))
         if self.moved and self._can_undo:
-            self._guard.watch(level, OptimizerBack.to(start, self.parameters(), self.optimizer))
+            self._guard.watch(level, OptimizerBack.to(self._whole(start), self.parameters(), self.optimizer))
         self._guard.forget()
         self.last_teleport = result
         self.charge(result.cost.gradient_equivalents)
@@ -331,6 +352,12 @@ class Teleporter:
         for hook in list(self._hooks.values()):
             hook(result)
         return result
+
+    def _whole(self, start: Tensor) -> Tensor:
+        """All parameters as they were where those that moved were at ``start``."""
+        moving = dict.fromkeys(self.moving())
+        before = dict(zip(moving, start.split([p.numel() for p in moving]), strict=True))
+        return torch.cat([before.get(p, p.detach().reshape(-1)) for p in dict.fromkeys(self.parameters())])
 
     def _move(self, objective: Objective, before: Point, due: bool) -> tuple[Move, Landing]:
         """The teleport and where its first step leads, in the metric that was asked for."""
@@ -351,10 +378,17 @@ class Teleporter:
         return land(objective, before, move, stride) if takes else Landing(move.lower or move.point)
 
     def metric_now(self) -> Tensor | None:
-        """The weights of the metric as they stand, flat; None for the ordinary norm."""
-        if self.metric is None or isinstance(self.metric, Tensor):
+        """The weights of the metric as they stand, flat, for the parameters that move; None for the ordinary norm."""
+        if self.metric is None:
+            return None
+        moving = self.moving()
+        if not isinstance(self.metric, Tensor):
+            return optimizer_metric(self.optimizer, moving)
+        known = list(dict.fromkeys(self.parameters()))
+        if len(moving) == len(known):
             return self.metric
-        return optimizer_metric(self.optimizer, self.parameters())
+        parts = dict(zip(known, self.metric.split([p.numel() for p in known]), strict=True))
+        return torch.cat([parts[p] for p in moving])
 
     def _unused(self, loss: Loss | Batches, step_loss: Loss | None) -> Objective | None:
         """The loss on samples that a teleport on ``loss`` does not use, as far as there is one."""
@@ -363,7 +397,7 @@ class Teleporter:
             other = Batches(loss.loss, loss.unused)
         if other is None or self._distribute is not None:
             return None
-        inner = ParametersObjective(self.parameters(), other, noise=self.noise)
+        inner = ParametersObjective(self.moving(), other, noise=self.noise)
         return data_parallel(inner, inner.current())
 
     def _completed(self, result: TeleportResult, landing: Landing, spent: Cost) -> TeleportResult:
@@ -414,6 +448,7 @@ class Teleporter:
             "losses": list(self._losses),
             "history": self.history.state_dict(),
             "teleports": self.teleports,
+            "descents": self.descents,
             "solver": self._solver.state_dict(),
             "guard": self._guard.state_dict(),
             "back": None if (back := self._guard.back) is None else back.state_dict(self.optimizer),
@@ -426,6 +461,7 @@ class Teleporter:
         self._losses = list(state_dict["losses"])
         self.history.load_state_dict(state_dict["history"])
         self.teleports = state_dict["teleports"]
+        self.descents = state_dict.get("descents", 0)
         back = None if state_dict["back"] is None else OptimizerBack.of(state_dict["back"], self.optimizer)
         self._guard.load_state_dict(state_dict["guard"], back)
         self.last_teleport = None
@@ -434,3 +470,19 @@ class Teleporter:
 
     def __repr__(self) -> str:
         return f"Teleporter({self.schedule}, solver={self.settings.solver!r}, momentum={self.momentum!r})"
+
+
+def _at_rest(group: Mapping[str, Any]) -> bool:
+    """Whether the learning rate of a parameter group is 0; optimizers without one never rest."""
+    lr = group.get("lr")
+    return lr is not None and float(lr) == 0.0
+
+
+def _told(detail: str, refused: str, *, descent: bool) -> str:
+    """What the optimizer made of a teleport, after what the solver says of it."""
+    told = [detail]
+    if refused:
+        told.append(f"not made: {refused}")
+    if descent:
+        told.append("no teleport: the bottom of the model was taken as an ordinary step down")
+    return "; ".join(filter(None, told))

@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from levelport.lab.bench import safety
 from levelport.optim import At, Batches, Every, Horizon, LossAccount, Never, Teleported, Teleporter
 from levelport.optim.history import History
+from levelport.optim.loss_account import largest_cost
 from levelport.optim.schedules import Schedule
 from levelport.optim.transaction import Stride
 from levelport.optim.undo import Guard
+from levelport.solvers import Krylov, TeleportResult
 
 
 def network(seed: int = 0, activation: type[nn.Module] = nn.Softplus) -> tuple[nn.Module, Tensor, Tensor]:
@@ -288,6 +290,46 @@ def test_defaults_follow_the_kind_of_the_optimizer() -> None:
     adam = Teleporter(torch.optim.Adam(weight)).schedule
     assert isinstance(adam, Never)
     assert "no rule was found" in str(adam)
+
+
+@pytest.mark.parametrize("solver", [Krylov(hvp="exact"), "auto", "sqp"], ids=str)
+def test_the_account_knows_what_trials_of_other_solvers_cost(solver: Any) -> None:
+    """They cost up to ten times as much as those of the default, which the account took for granted."""
+    bills = []
+    for seed in range(3):
+        model, x, y = network(seed, nn.Tanh)
+        model, x, y = model.double(), x.double(), y.double()
+        optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.05), solver=solver)
+        history, schedule = optimizer.history, optimizer.schedule
+        assert isinstance(schedule, LossAccount)
+
+        def compare(
+            result: TeleportResult, history: History = history, schedule: LossAccount = schedule
+        ) -> None:  # before the history learns of it
+            limits = schedule.limits(history)
+            bills.append((result.cost.gradient_equivalents, largest_cost(limits.max_hvps, history)))
+
+        optimizer.register_teleport_hook(compare)
+        for _ in range(300):
+            optimizer.step(lambda m=model, x=x, y=y: nn.functional.mse_loss(m(x), y))  # type: ignore[misc]
+    assert bills
+    assert all(bill <= 1.1 * bound for bill, bound in bills), bills  # a trial may repeat itself
+
+
+def test_the_dearest_bill_counts_where_a_solver_does_not_say_what_it_costs() -> None:
+    history = History()
+    history.product_cost = None
+    history.observe(0, 1.0, math.nan, 100.0)
+    assert largest_cost(4, history) == 4 * 20.0 + 5.0
+    history.teleported(160.0, 4)
+    assert largest_cost(4, history) == 4 * 40.0 + 5.0
+    resumed = History()
+    resumed.product_cost = None
+    resumed.load_state_dict(history.state_dict())
+    assert largest_cost(4, resumed) == largest_cost(4, history)
+    weight = [nn.Parameter(torch.ones(1, dtype=torch.float64))]
+    said = [Teleporter(torch.optim.SGD(weight, lr=0.1), solver=s).history.product_cost for s in ("krylov", "sqp")]
+    assert said == [1.0, None]
 
 
 def test_noise_does_not_fool_the_account() -> None:

@@ -139,9 +139,8 @@ class Teleporter:
         self.last_teleport: TeleportResult | None = None
         self.iteration = 0
         self.history = History()
-        single = any(p.dtype != torch.float64 for p in self.parameters())
-        self.history.product_cost = 2.0 if single else 1.0
         self._solver = self.settings.begin()
+        self.history.product_cost = self._solver.product_cost(self.parameters()[0].dtype)
         if first_step is not None:
             checks.one_of("first_step", first_step, ("included", "optimizer"))
         searches = isinstance(optimizer, (ArmijoSGD, NewtonCG))
@@ -238,7 +237,7 @@ class Teleporter:
             self.history.teleported(self._spent - spent)  # a trial that brought nothing: the next one waits longer
             return None
         if self.schedule.watches:
-            self.history.teleported(result.cost.gradient_equivalents)
+            self.history.teleported(result.cost.gradient_equivalents, result.nhev)
         return result
 
     def _warn_of_noise(self, error: NotDeterministicError) -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from levelport.objective import Cost, Objective, ObjectiveError, Point
     from levelport.objectives import FunctionObjective, LinearObjective, ModuleObjective, NumpyObjective
+    from levelport.objectives.batches import Batches
     from levelport.objectives.distributed import DistributedObjective
-    from levelport.objectives.parameters import Batches
     from levelport.optim import (
         At,
         Blocks,
@@ -38,7 +38,7 @@ _HOMES = {
     "objective": ("Cost", "Objective", "ObjectiveError", "Point"),
     "objectives": ("FunctionObjective", "LinearObjective", "ModuleObjective", "NumpyObjective"),
     "objectives.distributed": ("DistributedObjective",),
-    "objectives.parameters": ("Batches",),
+    "objectives.batches": ("Batches",),
     "optim": (
         "At",
         "Blocks",

@@ -88,6 +88,11 @@ def test_picture(solver: str, tmp_path: Path) -> None:
         (("theory", "booth", "--to", "x.nonsense"), "pictures end in .png"),
         (("reproduce", "fig8", "--set", "digits"), "digits has more than two classes"),
         (("reproduce", "fig8", "--reg", "nan"), "reg must"),
+        (
+            ("report", "--to", "claims.pdf"),
+            "reports end in .html, tables of claims in .md, and 'claims.pdf' in neither",
+        ),
+        (("report", "--to", "claims"), "'claims' in neither"),
         (("bench", "logistic", "--no-run"), "there is nothing to do"),
     ],
 )

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -125,6 +126,26 @@ def test_results_that_the_readme_states_in_comments() -> None:
     assert f"{result.gradient_norm:.2f}" == "57.63"  # type: ignore[attr-defined]
     assert result.violation == 0.0  # type: ignore[attr-defined]
     assert newton.tolist() == pytest.approx([1.0, 3.0], abs=1e-3)  # type: ignore[attr-defined]
+
+
+def test_training_in_the_readme_teleports_and_ends_near_where_it_says() -> None:
+    """Two hundred steps in single precision: other processors may end a little off, and SGD alone is at 1.10."""
+    code = [block["text"] for block in blocks(ROOT / "README.md") if block["kind"] == "python"][1]
+    scope: dict[str, Any] = {}
+    exec(compile(code, "example", "exec"), scope)
+    said = re.search(r"# (\S+) after (\d) teleports", code)
+    assert said is not None
+    assert float(scope["loss"]) == pytest.approx(float(said[1]), rel=0.2)
+    assert 1 <= scope["optimizer"].teleporter.teleports <= 2 * int(said[2])
+
+
+def test_the_guide_to_mini_batches_teleports() -> None:
+    """Both runs that it shows; what it says about their losses depends on the last digits, that they move does not."""
+    scope: dict[str, Any] = {}
+    for block in blocks(ROOT / "docs" / "guides" / "mini-batches.md"):
+        if block["kind"] == "python":
+            exec(compile(block["text"], "example", "exec"), scope)
+            assert "optimizer" not in scope or scope["optimizer"].teleporter.teleports > 0
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -57,6 +57,15 @@ def test_what_is_not_asked_for_is_not_exported(tmp_path: Path) -> None:
     assert zipfile.ZipFile(tmp_path / "a.zip").namelist() == [f"{key}.parquet"]
 
 
+def test_a_copy_under_another_name_is_exported(tmp_path: Path) -> None:
+    """The store knows it by the key inside; in the archive it has its own name."""
+    store = Store(tmp_path / "store")
+    key = put(store, 1)
+    store.path(key).rename(store.shards / "copy of it.parquet")
+    assert export_results(store, [key], tmp_path / "a.zip").done == [key]
+    assert import_results(Store(tmp_path / "other"), tmp_path / "a.zip") == Imported(new=1, known=0, damaged=())
+
+
 def test_archives_are_not_trusted(tmp_path: Path) -> None:
     """Damaged shards, shards under another's name, and names that lead elsewhere."""
     store, other = Store(tmp_path / "store"), Store(tmp_path / "other")

@@ -16,6 +16,7 @@ import pytest
 from arithmetic import Squares, sweep
 from rich.console import Console
 
+from levelport.lab.choices import BackendName
 from levelport.lab.engine.backends import Backend, WorkerLostError
 from levelport.lab.engine.progress import ConsoleProgress, Forecast, SilentProgress
 from levelport.lab.engine.runner import Plan, in_words, run_plan
@@ -194,6 +195,15 @@ def test_two_worker_ray_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     store = Store(tmp_path)
     run_plan(Plan.of(sweep(10, 0.05), store), store, Backend("ray", jobs=2))
     assert_complete(store, 10, 0.05)
+
+
+@pytest.mark.parametrize("name", ["loky", "dask", "ray"])
+def test_nothing_starts_where_there_is_nothing_to_run(name: BackendName, monkeypatch: pytest.MonkeyPatch) -> None:
+    def started(self: Backend) -> None:
+        raise AssertionError("a cluster was started for nothing")
+
+    monkeypatch.setattr(Backend, "_joblib", started)
+    assert list(Backend(name, jobs=2).compute([])) == []
 
 
 def test_backend_arguments_are_checked() -> None:

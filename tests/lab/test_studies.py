@@ -25,7 +25,7 @@ from levelport.lab.paper.profile_studies import LogisticInitialisation, Logistic
 from levelport.lab.paper.registry import STUDIES, study_named
 from levelport.lab.paper.released_optima import released_optimum
 from levelport.lab.paper.reproduction import checked_claims, reproduce, stored_results
-from levelport.lab.paper.study import Results, Setup, Study
+from levelport.lab.paper.study import Results, Setup, Study, heeded
 from levelport.lab.paper.training import Training
 from levelport.problems import REGULARISATION, problem
 from levelport.problems.catalogue import UCI
@@ -359,6 +359,36 @@ def test_the_list_knows_the_options() -> None:
     ).output
     assert "/ 2400 tasks" in everything
     assert "/ 60 tasks" in part
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("fig1 --set pima", "--set has no effect on fig1.\n"),
+        (
+            "fig17 --images 100 --restarts 1 --half stochastic",
+            "--half, --images and --restarts have no effect on fig17.\n",
+        ),
+        ("fig2 --reference paper --reg 0.1", "--reg and --reference have no effect on fig2.\n"),
+        ("fig5 --images 100 --restarts 1", "--images has no effect on fig5 at the smoke tier.\n"),
+        ("fig17 --set ionosphere", ""),
+        ("fig8 --half stochastic --reg 0.001 --set blood --reference paper", ""),
+    ],
+)
+def test_options_without_effect_are_named(words: str, said: str, tmp_path: Path) -> None:
+    arguments = ["reproduce", *words.split(), "--claims", "--tier", "smoke", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert done.stderr == said
+
+
+def test_options_that_a_figure_takes_are_kept() -> None:
+    setup = Setup(tier="full", sets=("pima",), images=100, restarts=1, halves=("stochastic",), reference="paper")
+    kept = {name: heeded(STUDIES[name], setup)[0] for name in ("fig1", "fig5", "fig8", "fig17")}
+    assert kept["fig1"] == Setup(tier="full")
+    assert kept["fig5"] == Setup(tier="full", images=100, restarts=1)
+    assert kept["fig8"] == Setup(tier="full", sets=("pima",), halves=("stochastic",), reference="paper")
+    assert kept["fig17"] == Setup(tier="full", sets=("pima",))
 
 
 @pytest.mark.parametrize(

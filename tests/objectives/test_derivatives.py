@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -80,6 +81,25 @@ def test_closed_forms_survive_large_margins() -> None:
     assert point.value == pytest.approx(1000.0)
     assert point.gradient.tolist() == pytest.approx([500.0])
     assert point.hvp(torch.ones(1, dtype=torch.float64)).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_labels_of_any_kind_of_integers(kind: str) -> None:
+    X, y, w = random(5, 2, seed=1), torch.tensor([0, 2, 1, 2, 0]), random(6, seed=2)
+    expected = LinearObjective.softmax(X, y, 3).at(w)
+    have = LinearObjective.softmax(X, y.to(getattr(torch, kind)), 3).at(w)
+    assert have.value == expected.value
+    assert torch.equal(have.gradient, expected.gradient)
+
+
+def test_labels_go_where_the_data_are(float64_device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine with one device nothing has to move: then it is enough that the labels were asked to."""
+    asked, to = [], Tensor.to
+    monkeypatch.setattr(Tensor, "to", lambda self, *a, **k: (asked.append((*a, *k.values())), to(self, *a, **k))[1])
+    X, y = to(random(5, 2, seed=1), float64_device), torch.tensor([0, 2, 1, 2, 0])
+    objective = LinearObjective.softmax(X, y, 3)
+    assert any(X.device in where for where in asked)
+    assert math.isfinite(objective.at(torch.zeros(6, dtype=torch.float64, device=X.device)).value)
 
 
 def test_predictions_of_linear_models() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from levelport import (
     ModuleObjective,
     NumpyObjective,
     ObjectiveError,
+    Teleported,
     TeleportStatus,
     teleport,
 )
@@ -69,6 +72,9 @@ def check(call: Callable[[], object], *words: str) -> None:
         (lambda w: w, ["shape (2,)", ".mean()"]),
         (lambda w: w.sum().item(), ["float", "tensor"]),
         (lambda w: None, ["NoneType"]),
+        (lambda w: {"loss": w.sum()}, ["dict", "output.loss", 'output["loss"]']),
+        (lambda w: OrderedDict(loss=w.sum()), ["OrderedDict", "output.loss"]),
+        (lambda w: SimpleNamespace(loss=w.sum()), ["SimpleNamespace", "output.loss"]),
         (lambda w: w.sum() + 1j, ["complex"]),
         (lambda w: w.square().sum() * torch.rand(()), ["deterministic", "module.eval()"]),
         (lambda w: F.dropout(w, 0.5).square().sum(), ["deterministic", "dropout"]),
@@ -158,12 +164,22 @@ def test_objectives() -> None:
     check(lambda: LinearObjective.squared(torch.ones(3), y), "matrix")
     check(lambda: LinearObjective.squared(X.long(), y.long()), "int64")
     check(lambda: LinearObjective.squared(X, y, penalty=-1.0), "penalty")
-    check(lambda: LinearObjective.softmax(X, torch.tensor([0, 1, 2]), 2), "integers from 0 to 1")
+    check(lambda: LinearObjective.softmax(X, torch.tensor([0, 1, 2]), 2), "integers from 0 to 1", "from 0 to 2")
+    check(lambda: LinearObjective.softmax(X, torch.tensor([0, 1, -1]), 2), "integers from 0 to 1", "from -1 to 1")
+    for kind in (torch.float32, torch.bool, torch.complex64):
+        check(lambda kind=kind: LinearObjective.softmax(X, y.to(kind), 2), str(kind), "y.long()")  # type: ignore[misc]
     check(lambda: LinearObjective.softmax(X, torch.tensor([0, 1]), 2), "rows")
+    check(lambda: LinearObjective.softmax(X, torch.tensor([[0], [1], [1]]), 2), "(3, 1)", "y.reshape(-1)")
+    for penalty in (math.nan, math.inf, None):
+        check(lambda penalty=penalty: LinearObjective.squared(X, y, penalty=penalty), "penalty")  # type: ignore[misc]
     module = nn.Linear(2, 1)
     check(lambda: ModuleObjective(module, F.mse_loss, X, torch.ones(2, 1)), "3 and 2")
     check(lambda: ModuleObjective(module, F.mse_loss, X, torch.ones(3, 1), chunk_size=0), "chunk_size")
-    check(lambda: ModuleObjective(module, F.mse_loss, X, torch.ones(3, 1), penalty=-1), "penalty")
+    for penalty in (-1, math.nan, math.inf):
+        check(
+            lambda penalty=penalty: ModuleObjective(module, F.mse_loss, X, torch.ones(3, 1), penalty=penalty),  # type: ignore[misc]
+            "penalty must be a finite number of at least 0",
+        )
     check(lambda: ModuleObjective(nn.ReLU(), F.mse_loss, X, X), "trainable")
     dropout = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.Linear(8, 1))
     noisy = ModuleObjective(dropout, F.mse_loss, X, torch.ones(3, 1))
@@ -179,7 +195,17 @@ def test_numpy_callables() -> None:
     check(lambda: NumpyObjective(fun, False, hessp, 2), "jac")
     check(lambda: teleport(NumpyObjective(fun, lambda x: np.ones(3), hessp, 2), X1), "jac returned 3 entries")
     check(lambda: teleport(NumpyObjective(fun, jac, lambda x, v: np.ones(1), 2), X1), "hessp returned 1")
-    check(lambda: teleport(NumpyObjective(lambda x: x, jac, hessp, 2), X1), "scalar")
+    for wrong in (lambda x: x, lambda x: None, lambda x: 1j, lambda x: np.array([1j])):
+        check(lambda wrong=wrong: teleport(NumpyObjective(wrong, jac, hessp, 2), X1), "scalar")  # type: ignore[misc]
+    check(lambda: teleport(NumpyObjective(fun, True, hessp, 2), X1), "(f, g)", "jac=True")
+    check(lambda: teleport(NumpyObjective(lambda x: (x, 2 * x), True, hessp, 2), X1), "scalar")
+
+
+@pytest.mark.parametrize("one", [np.array([1.0]), np.array(1.0), np.float32(1.0), torch.tensor([1.0]), 1])
+def test_numpy_values_of_one_entry(one: Any) -> None:
+    x = torch.ones(2, dtype=torch.float64)
+    assert NumpyObjective(lambda x: one, lambda x: x, lambda x, v: v, 2).at(x).value == 1.0
+    assert NumpyObjective(lambda x: (one, x), True, lambda x, v: v, 2).at(x).value == 1.0
 
 
 def test_objective_and_start_must_fit() -> None:
@@ -198,3 +224,9 @@ def test_detached_loss_is_an_error_and_a_constant_is_not() -> None:
     check(lambda: teleport(lambda w: w.detach().square().sum(), X1), "detach")
     assert teleport(lambda w: torch.ones(()), X1).status is TeleportStatus.STATIONARY_START
     assert issubclass(ObjectiveError, ValueError)
+
+
+def test_a_closure_that_returns_the_whole_output() -> None:
+    weight = nn.Parameter(torch.ones(2))
+    output = {"loss": weight.square().sum()}
+    check(lambda: Teleported(torch.optim.SGD([weight], lr=0.1)).step(lambda: output), "dict", 'output["loss"]')  # type: ignore[arg-type, return-value]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import inspect
 import math
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 import levelport
+from levelport.integrations import scipy as scipy_module
 from levelport.integrations.scipy import hessian_operator, scipy_method
 from levelport.objectives import FunctionObjective
 from levelport.optim import (
@@ -31,7 +33,9 @@ from levelport.optim import (
     Polyak,
     minimize,
 )
+from levelport.optim.result import MinimizeRow
 from levelport.optim.step_rule import Step
+from levelport.solvers import Krylov
 
 
 def rosenbrock(x: Tensor) -> Tensor:
@@ -57,7 +61,7 @@ def test_the_structure_of_x_is_kept_and_x0_is_not_touched() -> None:
     torch.testing.assert_close(result.x["a"], torch.full((2, 3), 2.0, dtype=torch.float64))
     torch.testing.assert_close(result.x["b"], torch.full((4,), -1.0, dtype=torch.float64))
     assert bool((x0["a"] == 1).all())
-    single = minimize(lambda v: (v - 2).square().sum(), torch.ones(2), gtol=1e-5)
+    single = minimize(lambda v: (v - 2).square().sum(), torch.ones(2))
     assert isinstance(single.x, Tensor)
     assert single.x.dtype is torch.float32
     assert single.success
@@ -377,8 +381,76 @@ class TestSciPy:
         assert np.linalg.norm(result.jac) <= 1e-8
         np.testing.assert_allclose(result.jac, scipy.optimize.rosen_der(result.x), atol=1e-12)
         assert result.fun == scipy.optimize.rosen(result.x)
-        assert min(result.nfev, result.njev, result.nit, result.nteleports) > 0
-        assert result.nhev == 0  # float64: differences of gradients serve as products
+        assert min(result.nfev, result.njev, result.nhev, result.nit, result.nteleports) > 0
+
+    @pytest.mark.parametrize("options", [{}, {"solver": "krylov"}, {"solver": Krylov(max_vectors=3)}])
+    def test_products_that_are_given_are_the_ones_used(self, options: dict[str, Any]) -> None:
+        calls = {"jac": 0, "hessp": 0}
+
+        def jac(x: Any) -> Any:
+            calls["jac"] += 1
+            return scipy.optimize.rosen_der(x)
+
+        def hessp(x: Any, v: Any) -> Any:
+            calls["hessp"] += 1
+            return scipy.optimize.rosen_hess_prod(x, v)
+
+        result = scipy_method(scipy.optimize.rosen, self.x0, jac=jac, hessp=hessp, **options)
+        assert result.success
+        assert result.nhev == calls["hessp"] > 0
+        assert result.njev == result.ngev == calls["jac"]  # none of them for a difference
+        chosen = scipy_method(
+            scipy.optimize.rosen, self.x0, jac=jac, hessp=hessp, solver=Krylov(hvp="difference"), maxiter=3
+        )
+        assert chosen.nhev == 0
+
+    def test_a_dense_hessian_is_evaluated_once_per_point(self) -> None:
+        at: list[tuple[float, ...]] = []
+
+        def hess(x: Any) -> Any:
+            at.append(tuple(x))
+            dense = scipy.optimize.rosen_hess(x)
+            x[:] = 0.0  # a copy of its own
+            return dense
+
+        result = scipy_method(scipy.optimize.rosen, self.x0, jac=scipy.optimize.rosen_der, hess=hess)
+        assert result.success
+        assert result.nhev == len(at) == len(set(at)) > 0
+
+    def test_every_option_of_minimize_is_taken(self) -> None:
+        ours = {"fun", "x0", "method", "schedule", "callback", "tol", "gtol", "gtol_absolute", "max_iterations"}
+        assert set(inspect.signature(minimize).parameters) - ours == scipy_module._OPTIONS
+        weights = [4.0, 1.0, 2.0]
+        plain = scipy_method(
+            scipy.optimize.rosen,
+            self.x0,
+            jac=scipy.optimize.rosen_der,
+            descent=FixedStep(1e-4),
+            schedule=Never(),
+            metric=weights,
+            first_step="method",
+            maxiter=1,
+        )
+        step = scipy.optimize.rosen_der(self.x0) / np.array(weights)
+        np.testing.assert_allclose(plain.x, self.x0 - 1e-4 * step)
+        with pytest.raises(ValueError, match="first_step must be"):
+            scipy_method(scipy.optimize.rosen, self.x0, jac=scipy.optimize.rosen_der, first_step="never")
+
+    @pytest.mark.parametrize("jac", [None, scipy.optimize.rosen_der])
+    def test_a_metric_goes_with_differences(self, jac: Any) -> None:
+        result = scipy_method(scipy.optimize.rosen, self.x0, jac=jac, metric=[4.0, 1.0, 2.0], gtol=1e-4)
+        assert result.success, result.message
+        assert np.abs(result.x - 1.0).max() < 1e-3
+
+    @pytest.mark.parametrize("jac", [True, scipy.optimize.rosen_der, None])
+    def test_a_value_may_be_an_array_of_one_entry(self, jac: Any) -> None:
+        def fun(x: Any) -> Any:
+            value = np.array([scipy.optimize.rosen(x)])
+            return (value, scipy.optimize.rosen_der(x)) if jac is True else value
+
+        result = scipy_method(fun, self.x0, jac=jac, gtol=1e-4)
+        assert result.success, result.message
+        assert isinstance(result.fun, float)
 
     def test_value_and_gradient_together_a_dense_hessian_and_arguments(self) -> None:
         def both(x: Any, scale: float) -> Any:
@@ -416,6 +488,32 @@ class TestSciPy:
         assert result.nit == 3
         assert not result.success
         assert "callback" in result.message
+
+    def test_the_callback_is_called_once_per_step_whatever_the_teleports_do(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Steps of a fixed size with a teleport before each: some stay, some are undone, others bring a first step."""
+        trace: list[MinimizeRow] = []
+
+        def traced(*args: Any, **options: Any) -> Any:
+            result = minimize(*args, **options)
+            trace.extend(result.trace)
+            return result
+
+        monkeypatch.setattr(scipy_module, "minimize", traced)
+        seen: list[float] = []
+        result = scipy.optimize.minimize(
+            scipy.optimize.rosen,
+            self.x0,
+            jac=scipy.optimize.rosen_der,
+            hessp=scipy.optimize.rosen_hess_prod,
+            method=scipy_method,
+            callback=lambda intermediate_result: seen.append(intermediate_result.fun),
+            options={"descent": FixedStep(2e-3), "maxiter": 60},
+        )
+        assert {"stay", "first step", "undone"} <= {row.kind for row in trace}
+        assert len(seen) == result.nit == 60
+        assert seen == [row.value for row in trace if row.kind == "step"]
 
     def test_bounds_are_refused_and_a_wrong_option_is_warned_of_as_scipy_does(self) -> None:
         with pytest.raises(ValueError, match="bounds"):
@@ -475,3 +573,21 @@ class TestSciPy:
         assert result.nit == 2
         assert result.status != 0
         assert "maxiter steps were taken" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("method", [None, "lbfgs"])
+@pytest.mark.parametrize("seed", range(4))
+def test_single_precision_ends_where_it_ends(method: str | None, seed: int) -> None:
+    """A tolerance of 1e-8 would be left to chance: gradients in float32 have seven digits."""
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(200, 10, generator=generator)
+    labels = torch.sign(inputs[:, 0] + 0.5 * torch.randn(200, generator=generator))
+
+    def loss(w: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.softplus(-(labels * (inputs @ w))).mean() + 1e-3 * (w @ w)
+
+    how = {} if method is None else {"method": method, "schedule": Never()}
+    result = minimize(loss, torch.zeros(10), **how)  # type: ignore[arg-type]
+    assert result.success
+    assert result.iterations <= 60
+    assert minimize(loss, torch.zeros(10), gtol=1e-3, **how).iterations < result.iterations  # type: ignore[arg-type]

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from levelport import ObjectiveError
+from levelport.objectives.batches import Batches
 from levelport.objectives.isolation import isolated
-from levelport.objectives.parameters import Batches, ParametersObjective
+from levelport.objectives.parameters import ParametersObjective
 from levelport.optim import ArmijoSGD, At, Every, Never, NewtonCG, PolyakSGD, Teleported, Teleporter
 
 X = torch.randn(24, 4, generator=torch.Generator().manual_seed(0))

@@ -41,3 +41,10 @@ def test_it_is_free_of_units_and_of_charge() -> None:
 def test_without_curvature_the_model_has_no_best_step() -> None:
     x = torch.tensor([0.5], dtype=torch.float64)
     assert teleport(lambda w: -(w * w).sum(), x, max_hvps=2, radius=1e-3).predicted_decrease == math.inf
+
+
+def test_nothing_is_foretold_from_where_the_model_has_no_best_step() -> None:
+    """At (2, 0) the bump curves down along its gradient: the best gradient step is infinite there."""
+    result = teleport(lambda x: -torch.exp(-0.5 * x.square().sum()), torch.tensor([2.0, 0.0], dtype=torch.float64))
+    assert result.curvature_start < 0.0
+    assert math.isnan(result.predicted_gain)

@@ -10,7 +10,9 @@ from problems_for_tests import Case, all_cases
 from torch import Tensor
 
 from levelport import SQP, Auto, TeleportStatus, teleport
-from levelport.problems.functions import rosenbrock
+from levelport.objectives import FunctionObjective
+from levelport.problems.functions import booth, rosenbrock
+from levelport.solvers import Certificate
 
 
 @pytest.mark.parametrize("level_set", [False, True])
@@ -72,3 +74,22 @@ def test_the_level_set_at_the_value_zero_is_as_good_as_any_other(shift: float) -
     assert result.status is TeleportStatus.CONVERGED
     assert result.gradient_norm == pytest.approx(4.0 * math.sqrt(0.85), rel=1e-8)
     assert result.value == pytest.approx(float(ellipse(start)), abs=1e-12 + 1e-9 * abs(result.value))
+
+
+def test_angles_that_a_cosine_does_not_show_are_told_apart() -> None:
+    """f = ½(x² + (1 + a) y²) at (1, 1): H g is turned from g by some a/2, and cos(1e-10) is 1 in float64."""
+    tilt = 1e-10
+    f = FunctionObjective(lambda x: 0.5 * (x[0] ** 2 + (1.0 + tilt) * x[1] ** 2), like=torch.zeros(2).double())
+    certificate = Certificate.at(f.at(torch.ones(2, dtype=torch.float64)))
+    assert certificate.alignment == pytest.approx(1.0, abs=1e-15)
+    assert certificate.misalignment == pytest.approx(tilt / 2, rel=1e-4)
+    assert certificate.kkt(level_set=False, tol=1e-9)
+    assert not certificate.kkt(level_set=False, tol=1e-11)
+
+
+def test_a_solver_that_ends_by_its_own_limit_says_so() -> None:
+    start = torch.tensor([7.5, -4.0], dtype=torch.float64)
+    own = teleport(booth, start, SQP(max_iterations=3), max_hvps=50)
+    assert own.status is TeleportStatus.BUDGET_SPENT
+    assert "max_iterations=3" in own.message
+    assert "max_iterations" not in teleport(booth, start, SQP(), max_hvps=5).message

@@ -146,6 +146,23 @@ def test_strangers_are_refused_by_a_sentence() -> None:
             make()
 
 
+@pytest.mark.parametrize("number", range(8))
+def test_in_a_metric_moves_are_symmetries_or_are_refused(number: int) -> None:
+    """Scaling units commutes with scaling weights; mixing them does not, and would change f without a word."""
+    module, x, _, objective = pieces()
+    start, solver = objective.initial_point(), everyone(module)[number]
+    metric = 0.1 + torch.rand(len(start), generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    if isinstance(solver, Rescaling | Balance | RandomBasis):
+        result = teleport(objective, start, solver, metric=metric, max_hvps=12)
+        outputs = module(x)
+        objective.load_into_module(result.x)
+        torch.testing.assert_close(module(x), outputs)
+        assert not torch.equal(result.x, start)
+    else:
+        with pytest.raises(ValueError, match="mixes weights"):
+            teleport(objective, start, solver, metric=metric, max_hvps=12)
+
+
 def test_each_says_on_what_it_is_exact() -> None:
     module, *_ = pieces()
     said = {type(s).__name__: s.exact_on for s in everyone(module)}

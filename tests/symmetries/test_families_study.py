@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
@@ -136,3 +138,23 @@ def test_line_searches_pay_for_a_forward_pass_once() -> None:
     assert training.cost == objective.cost.gradient_equivalents
     assert objective.cost.gradients == 5
     assert training.curves["value"] == sorted(training.curves["value"], reverse=True)
+
+
+def test_draws_and_runs_without_a_move_count_for_nobody() -> None:
+    """A lead within the last digits is a draw, and an arm that never moved is no comparison."""
+    where = {"kind": "small", "batch": 0, "optimizer": "SGD", "schedule": "ours", "interior": 1.0}
+    runs = [("a", 1.0 - 2e-4, 1), ("a", 1.0 - 5e-5, 1), ("a", 0.5, 0), ("b", 0.5, 0), ("random direction", 2.0, 1)]
+    table = pd.DataFrame([{**where, "family": family, "ratio": ratio, "moves": n} for family, ratio, n in runs])
+    table = table.assign(ratio_at_equal_seconds=1.0, test_accuracy=0.5, test_accuracy_alone=0.5)
+    assert families_tables.lower(table) == (1, 3)
+    arms = families_tables.paid(table).set_index("family")
+    assert list(arms.index) == ["a", "random direction"]
+    assert tuple(arms.loc["a", ["lower", "runs", "won"]]) == (1, 2, False)
+
+
+def test_the_counts_of_the_page_are_those_of_its_table() -> None:
+    results = Path(__file__).resolve().parents[2] / "docs" / "results"
+    arms = families_tables.paid(pd.read_csv(results / "families-training.csv"))
+    moved = arms[arms["family"] != "random direction"]
+    said = f"{moved['lower'].sum()} of {moved['runs'].sum()} fresh training runs with moves"
+    assert said in (results / "families.md").read_text(encoding="utf-8")

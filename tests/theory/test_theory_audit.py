@@ -71,7 +71,9 @@ def test_picture_shows_measurements_and_every_bound(logistic: Audit, tmp_path: P
     axes = Figure().add_subplot()
     draw_gaps(logistic, axes)
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert labels[:2] == ["measured: GD", "measured: GD with teleports"]
+    assert labels[:2] == ["measured: GD", "measured: GD with teleports (rounding from K = 6 on)"]
+    assert logistic.teleported.resolved(5)
+    assert not logistic.teleported.resolved(6)
     assert len(labels) == 3 + len(logistic.bounds)
     assert any("vacuous" in label for label in labels)
     assert axes.get_yscale() == "log"

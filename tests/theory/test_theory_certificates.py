@@ -39,7 +39,9 @@ def test_certificates_hold_for_fixed_steps_too(factor: float) -> None:
     case = logistic_case("", 60, 1e-2, 1)
     step = factor / case.constants.L.value
     run = case.run(K, frozenset(range(1, K, 2)), steps=(step, step))
-    for one in certify(case.objective, run, case.constants):
+    found = certify(case.objective, run, case.constants)
+    assert found
+    for one in found:
         assert one.measured <= min(one.pair, one.proved) + 1e-7
 
 

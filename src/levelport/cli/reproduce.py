@@ -56,7 +56,7 @@ def reproduce_command(
     """Reproduce figures of the paper: run what is missing, draw, and check what the paper concludes from them."""
     from levelport.lab.engine.backends import Backend, default_jobs
     from levelport.lab.paper.registry import STUDIES, study_named
-    from levelport.lab.paper.study import Setup
+    from levelport.lab.paper.study import Setup, heeded
     from levelport.problems import data_info
     from levelport.problems.datasets import Targets
 
@@ -92,12 +92,15 @@ def reproduce_command(
     if listing:
         _list_studies(setup)
         return
+    for study in () if "all" in figures else studies:
+        _say_what_is_ignored(study, setup)
     if exporting:
         _export(studies, setup, out, to)
         return
-    failures = 0
+    failures, asked = 0, setup
     for study in studies:
         say(f"\n{study.name}  {study.title}", "bold")
+        setup, _ = heeded(study, asked)
         with trouble_in_words():
             if setup.sets and not study.specs(setup) and study.specs(replace(setup, sets=())):
                 say("None of the data sets asked for is part of this figure.")
@@ -117,9 +120,12 @@ def report_command(
     ] = None,
 ) -> None:
     """Write one self-contained HTML page about everything that has been reproduced, or its claims as a table."""
+    target = to if to is not None else out / "report.html"
+    with usage("--to"):
+        if target.suffix not in (".html", ".md"):
+            raise ValueError(f"reports end in .html, tables of claims in .md, and {target.name!r} in neither.")
     from levelport.lab.report import write_report
 
-    target = to if to is not None else out / "report.html"
     with trouble_in_words():
         write_report(out, target)
     say(f"{target} ({target.stat().st_size / 1e6:.1f} MB)")
@@ -141,6 +147,21 @@ def _reproduce_one(study: Study, setup: Setup, out: Path, backend: Backend) -> i
     took = in_words(done.sweep.seconds) if done.sweep.computed else "nothing to compute"
     say(f"{len(done.pictures)} pictures and table.csv in {directory} ({took})")
     return len(done.sweep.failures)
+
+
+def _say_what_is_ignored(study: Study, setup: Setup) -> None:
+    """Options that somebody gave and that this figure does not take; with 'all' they are meant for those that do."""
+    from levelport.lab.paper.study import heeded
+
+    _, never = heeded(study, replace(setup, tier="full"))
+    _, here = heeded(study, setup)
+    for options, where in (
+        (never, study.name),
+        ([option for option in here if option not in never], f"{study.name} at the {setup.tier} tier"),
+    ):
+        if options:
+            words = " and ".join(filter(None, (", ".join(options[:-1]), options[-1])))
+            say(f"{words} {'has' if len(options) == 1 else 'have'} no effect on {where}.", "yellow", error=True)
 
 
 def _export(studies: Sequence[Study], setup: Setup, out: Path, to: Path) -> None:

@@ -29,7 +29,8 @@ def teleport_function(
         str | None, typer.Option(help="Coordinates with commas between, as in 7.5,-4; the usual start by default.")
     ] = None,
     solver: Annotated[
-        str, typer.Option(help="auto (ours), sqp (the paper's), slsqp or trust-constr (SciPy's).")
+        str,
+        typer.Option(help="auto (ours), krylov (ours, brief), sqp (the paper's), slsqp or trust-constr (SciPy's)."),
     ] = "auto",
     max_hvps: Annotated[int, typer.Option(help="Budget of Hessian-vector products.")] = 50,
     tol: Annotated[float, typer.Option(help="KKT tolerance, on the sine of the angle between g and H g.")] = 1e-6,

@@ -1,8 +1,9 @@
 """``scipy.optimize.minimize(fun, x0, jac=..., method=levelport.integrations.scipy.scipy_method)``, and the Hessian.
 
-Hessian-vector products come from ``hessp`` or ``hess``, or else from differences of gradients; gradients from ``jac``,
-or else from differences of f, one per variable. Such gradients have an error of √u instead of u, the unit roundoff, so
-the steps of products made from them are longer by u^(-1/4), about 1e4, and good to some four digits.
+Hessian-vector products come from ``hessp``, or from ``hess``, evaluated once per point, or else from differences of
+gradients; gradients from ``jac``, or else from differences of f, one per variable. Such gradients have an error of √u
+instead of u, the unit roundoff, so the steps of products made from them are longer by u^(-1/4), about 1e4, and good to
+some four digits.
 """
 
 from __future__ import annotations
@@ -24,7 +25,18 @@ from levelport.optim.result import MinimizeRow, MinimizeStatus
 from levelport.optim.schedules import Schedule
 from levelport.optim.step_rule import StepRule
 
-_OPTIONS = {"solver", "max_hvps", "radius", "target_gain", "f_target", "max_cost", "max_seconds", "progress"}
+_OPTIONS = {
+    "solver",
+    "max_hvps",
+    "radius",
+    "target_gain",
+    "metric",
+    "first_step",
+    "f_target",
+    "max_cost",
+    "max_seconds",
+    "progress",
+}
 """Of :func:`levelport.minimize`, beside those that SciPy has a name for."""
 
 _NAMES = {"max_iterations": "maxiter"}
@@ -57,9 +69,10 @@ def scipy_method(
 
     Args:
         jac: the gradient; True if ``fun`` returns it as well; None, "2-point" or "3-point" for differences of ``fun``.
-        hess, hessp: where given, products with the Hessian; otherwise differences of gradients.
+        hess, hessp: where given, what products with the Hessian are made of; otherwise differences of gradients.
         tol, gtol: stop when the 2-norm of the gradient is at most this (absolute; ``tol`` wins).
         maxiter: budget of steps; 200 per variable if None.
+        callback: called once per step, in either of SciPy's forms; ``StopIteration`` ends the run.
         disp: print a summary.
         descent: the step rule, ``method`` of :func:`levelport.minimize`.
         options: other arguments of :func:`levelport.minimize`, such as ``max_cost`` or ``solver``; SciPy's warning for
@@ -76,6 +89,8 @@ def scipy_method(
     if unknown := [name for name in options if name not in _OPTIONS]:
         warnings.warn(f"Unknown solver options: {', '.join(unknown)}", OptimizeWarning, stacklevel=3)
     start = torch.as_tensor(x0, dtype=torch.float64).reshape(-1).clone()
+    if known.get("metric") is not None and not isinstance(known["metric"], str):
+        known["metric"] = torch.as_tensor(known["metric"], dtype=torch.float64).reshape(-1)
     calls = _Calls(fun, jac, hess, hessp)
     objective = calls.objective(start.numel(), args)
     watcher = _Watcher(callback)
@@ -118,8 +133,8 @@ class _Calls:
     def __init__(self, fun: Any, jac: Any, hess: Any, hessp: Any) -> None:
         if not (callable(jac) or jac in (None, True, False, "2-point", "3-point")):
             raise ValueError(f"jac must be a function, True, None, '2-point' or '3-point', not {jac!r}.")
-        self._fun, self._jac = fun, jac
-        self._hessp = hessp if hessp is not None else (lambda x, v, *args: hess(x, *args) @ v)
+        self._fun, self._jac, self._hess, self._hessp = fun, jac, hess, hessp
+        self._hessian: tuple[Any, Any] | None = None  # where it was last evaluated, and what it is there
         self._has_product = hessp is not None or callable(hess)
         self.fun_calls = self.jac_calls = self.hess_calls = 0
 
@@ -152,8 +167,14 @@ class _Calls:
         return forward if self._jac != "3-point" else 0.5 * (forward + approx_fprime(x, self.fun, -_FORWARD, *args))
 
     def hessp(self, x: Any, v: Any, *args: Any) -> Any:
-        self.hess_calls += 1
-        return self._hessp(x, v, *args)
+        if self._hessp is not None:
+            self.hess_calls += 1
+            return self._hessp(x, v, *args)
+        # A teleport takes many products at one point, and a whole Hessian is dear.
+        if self._hessian is None or not (self._hessian[0] == x).all():
+            self.hess_calls += 1
+            self._hessian = x, self._hess(x.copy(), *args)
+        return self._hessian[1] @ v
 
 
 def hessian_operator(fun: Callable[[Any], torch.Tensor] | Objective, x: torch.Tensor) -> Any:
@@ -182,10 +203,15 @@ def hessian_operator(fun: Callable[[Any], torch.Tensor] | Objective, x: torch.Te
 
 
 class _Watcher:
-    """Calls back as SciPy does, once per step, and keeps the last point."""
+    """Calls back as SciPy does, once per step, where it ended; and keeps the last point.
+
+    Of the rows of one iteration the first is the step that led to it. Those that follow precede the next step: a
+    teleport made or not, its first step, a move undone.
+    """
 
     def __init__(self, callback: Callable[..., Any] | None) -> None:
         self.last: Point | None = None
+        self._steps = 0
         self._callback = callback
         self._by_result = callback is not None and set(inspect.signature(callback).parameters) == {
             "intermediate_result"
@@ -193,8 +219,9 @@ class _Watcher:
 
     def __call__(self, row: MinimizeRow, point: Point) -> bool:
         self.last = point
-        if self._callback is None or row.iteration == 0 or row.teleported:
+        if self._callback is None or row.iteration == self._steps:
             return False
+        self._steps = row.iteration
         try:
             if self._by_result:
                 from scipy.optimize import OptimizeResult

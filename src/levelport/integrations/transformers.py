@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 from levelport.integrations.planned import Planned
-from levelport.objectives.parameters import Batches
+from levelport.objectives.batches import Batches
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
 
@@ -76,10 +76,7 @@ class TeleportCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]  #
         if callable(getattr(kwargs["optimizer"], "train", None)):
             kwargs["optimizer"].train()
         placed = [{name: _placed(entry, device) for name, entry in batch.items()} for batch in self._batches]
-        # Batches are weighed by their samples, the first dimension of their first tensor.
-        weights = [float(next(len(entry) for entry in batch.values() if isinstance(entry, Tensor))) for batch in placed]
-        chosen = Batches(lambda batch: self._loss(model, batch), [(batch,) for batch in placed], weights)
-        self._planned.maybe(chosen.mean)
+        self._planned.maybe(Batches(lambda batch: self._loss(model, batch), placed).mean)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.is_world_process_zero:

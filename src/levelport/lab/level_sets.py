@@ -125,15 +125,18 @@ def draw_trails(axes: Axes, start: Sequence[float], trails: Trails, end: Sequenc
             jump = "_nolegend_"
         draw_path(axes, trail, color=PURPLE, label=iterates, size=3.5)
         iterates = "_nolegend_"
-    mark(axes, start, color=BLACK, marker="s", label="start")
-    mark(axes, end, color=RED, marker="*", label="teleported", size=15)
+    mark(axes, start, color=BLACK, marker="s", label="start", size=9, hollow=True)
+    mark(axes, end, color=RED, marker="*", label="teleported", size=14, hollow=True)
 
 
-def mark(axes: Axes, point: Sequence[float], *, color: str, marker: str, label: str, size: float = 8.0) -> None:
-    """One point that matters, above everything else."""
+def mark(
+    axes: Axes, point: Sequence[float], *, color: str, marker: str, label: str, size: float = 8.0, hollow: bool = False
+) -> None:
+    """One point that matters, above everything else; through a hollow one what lies below it is seen."""
+    face, edge, width = ("none", color, 1.4) if hollow else (color, "white", 1.0)
     axes.plot(
-        [point[0]], [point[1]], color=color, marker=marker, markersize=size, markeredgecolor="white",
-        linestyle="none", label=label, zorder=5,
+        [point[0]], [point[1]], color=color, marker=marker, markersize=size, markerfacecolor=face,
+        markeredgecolor=edge, markeredgewidth=width, linestyle="none", label=label, zorder=5,
     )  # fmt: skip
 
 

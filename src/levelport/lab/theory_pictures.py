@@ -33,16 +33,18 @@ def draw_gaps(found: Audit, axes: Axes) -> None:
         ("measured: GD with teleports", teleported, RED, 2.8),
         ("measured: GD with Newton steps", newton, SKY, 1.4),
     ):
-        gaps = [gap if run.resolved(k) else math.nan for k, gap in enumerate(run.gaps)]
-        axes.plot(range(len(gaps)), gaps, color=colour, linewidth=width, label=label)
+        gaps, gone = _until_rounding([g if run.resolved(k) else 0.0 for k, g in enumerate(run.gaps)], run.rounding)
+        axes.plot(range(len(gaps)), gaps, color=colour, linewidth=width, label=label + gone)
         if run is teleported:
             dots = [k for k in sorted(found.schedule) if k < len(gaps)]
             axes.plot(dots, [gaps[k] for k in dots], "o", color=colour, markersize=4)
     for bound in found.bounds:
         colour, style = _LOOKS.get(bound.label, (GREY, "-"))
-        rate = [math.nan if found.vacuous(bound, k) else max(value, 1e-300) for k, value in enumerate(bound.rate)]
-        remark = " (no guarantee)" if bound.caveats else " (vacuous)" if all(map(math.isnan, rate)) else ""
-        style = ":" if bound.caveats else style
+        rate = [math.nan if found.vacuous(bound, k) else value for k, value in enumerate(bound.rate)]
+        vacuous = all(map(math.isnan, rate))
+        rate, gone = _until_rounding(rate, descent.rounding)
+        remark = " (no guarantee)" if bound.caveats else " (vacuous)" if vacuous else gone
+        style = "none" if vacuous else ":" if bound.caveats else style
         axes.plot(range(len(rate)), rate, linestyle=style, color=colour, linewidth=1.2, label=bound.label + remark)
     axes.axhline(found.constants.initial_gap, color=GREY, linewidth=0.6)
     axes.axhline(descent.rounding, color=GREY, linewidth=0.6, linestyle=":")
@@ -53,6 +55,14 @@ def draw_gaps(found: Audit, axes: Axes) -> None:
     axes.set_xlabel("iteration K")
     axes.set_ylabel("f(w_K) - f*")
     axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _until_rounding(values: list[float], rounding: float) -> tuple[list[float], str]:
+    """The values down to the first that is no more than rounding, drawn there, and words for the legend."""
+    end = next((k for k, value in enumerate(values) if value <= rounding), None)
+    if end is None:
+        return values, ""
+    return [*values[:end], rounding, *[math.nan] * (len(values) - end - 1)], f" (rounding from K = {end} on)"
 
 
 def draw_certificates(found: Audit, axes: Axes) -> None:
@@ -77,8 +87,8 @@ def draw_certificates(found: Audit, axes: Axes) -> None:
 
 
 def save_audit(found: Audit, path: Path, title: str = "") -> None:
-    """Write both panels to ``path``; its suffix decides the format."""
-    if found.certificates:
+    """Write both panels to ``path``, of certificates where there are two to compare; its suffix decides the format."""
+    if len(found.certificates) > 1:
         figure, [[certificates, gaps]] = new_figure(1, 2, width=5.0, height=3.6)
         draw_certificates(found, certificates)
     else:

@@ -40,6 +40,9 @@ class GradientDifferences(Objective):
         (2, 0)
     """
 
+    cheap_products = True
+    """A product costs one gradient: solvers make no differences of these gradients again, in a metric neither."""
+
     def __init__(self, objective: Objective, *, length: float = 1.0) -> None:
         if objective.dtype != torch.float64:
             raise ObjectiveError(

@@ -12,7 +12,7 @@ and 4 for an eager ``torch.func.jvp`` of the gradient. The graph belongs to its 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -178,6 +178,11 @@ def second_backward(gradient: Tensor, leaves: list[Tensor], v: Tensor) -> Tensor
 
 def as_scalar_loss(loss: object) -> Tensor:
     """``loss`` as a 0-d tensor, or an error that says what came instead."""
+    if isinstance(loss, Mapping) or (not isinstance(loss, Tensor) and hasattr(loss, "loss")):
+        raise ObjectiveError(
+            f"the loss returned a {type(loss).__name__}, not a tensor. Of the output of a model return the loss in it: "
+            'output.loss or output["loss"].'
+        )
     if not isinstance(loss, Tensor):
         raise ObjectiveError(
             f"the loss returned a {type(loss).__name__}, not a tensor. Return the 0-d loss tensor itself: "

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from levelport import checks
 from levelport.objective import Objective, ObjectiveError, Point
 
 
@@ -90,9 +91,15 @@ class SoftmaxLoss(PointwiseLoss):
     """ℓ = log Σ_k exp(z_k) - z_y for a class y; ∂²ℓ/∂z² = diag(p) - p pᵀ."""
 
     def __init__(self, y: Tensor, classes: int) -> None:
-        if y.dtype not in (torch.int64, torch.int32) or bool((y < 0).any()) or bool((y >= classes).any()):
-            raise ObjectiveError(f"the labels of a softmax loss must be integers from 0 to {classes - 1}.")
-        self.y = y.long()
+        rule = f"the labels of a softmax loss must be integers from 0 to {classes - 1}"
+        if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+            raise ObjectiveError(f"{rule}, not of the dtype {y.dtype}. Convert them by y.long().")
+        self.y = y.long()  # not all kinds of integers can be compared or be indices
+        if bool(((self.y < 0) | (self.y >= classes)).any()):
+            raise ObjectiveError(
+                f"{rule}, not from {int(self.y.min())} to {int(self.y.max())}. Number the classes from 0, and pass how "
+                "many there are."
+            )
         self.outputs = classes
 
     def mean(self, z: Tensor) -> Tensor:
@@ -134,11 +141,9 @@ class LinearObjective(Objective):
             raise ObjectiveError(f"X must be a matrix with a row per sample, not of shape {tuple(X.shape)}.")
         if not X.is_floating_point():
             raise ObjectiveError(f"X has the dtype {X.dtype}; use a floating-point matrix: X.double().")
-        if penalty < 0:
-            raise ObjectiveError(f"penalty must not be negative, not {penalty}.")
         self.X = X
         self.loss = loss
-        self.penalty = float(penalty)
+        self.penalty = checks.weight("penalty", penalty)
         self.samples, self.features = X.shape
         self.dimension = self.features * loss.outputs
         self.dtype = X.dtype
@@ -147,19 +152,17 @@ class LinearObjective(Objective):
     @classmethod
     def logistic(cls, X: Tensor, y: Tensor, *, penalty: float = 0.0) -> LinearObjective:
         """Mean log(1 + exp(-y Xw)) + penalty ‖w‖², labels ±1."""
-        return cls(X, LogisticLoss(_matching(X, y)), penalty=penalty)
+        return cls(X, LogisticLoss(_matching(X, y, X.dtype)), penalty=penalty)
 
     @classmethod
     def squared(cls, X: Tensor, y: Tensor, *, penalty: float = 0.0) -> LinearObjective:
         """Mean ½ (Xw - y)² + penalty ‖w‖²."""
-        return cls(X, SquaredLoss(_matching(X, y)), penalty=penalty)
+        return cls(X, SquaredLoss(_matching(X, y, X.dtype)), penalty=penalty)
 
     @classmethod
     def softmax(cls, X: Tensor, y: Tensor, classes: int, *, penalty: float = 0.0) -> LinearObjective:
         """Mean cross entropy of softmax(XW) + penalty ‖W‖², integer labels."""
-        if len(y) != len(X):
-            raise ObjectiveError(f"X has {len(X)} rows but y has {len(y)} labels.")
-        return cls(X, SoftmaxLoss(y, classes), penalty=penalty)
+        return cls(X, SoftmaxLoss(_matching(X, y, y.dtype), classes), penalty=penalty)
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         return _LinearPoint(x, self)
@@ -204,7 +207,11 @@ class _LinearPoint(Point):
         return self._back(o.loss.apply(self._curvature_weights, o.predict(v, o.X)), v)
 
 
-def _matching(X: Tensor, y: Tensor) -> Tensor:
+def _matching(X: Tensor, y: Tensor, dtype: torch.dtype) -> Tensor:
+    """``y`` on the device of X, if it has a label per row."""
     if y.ndim != 1 or len(y) != len(X):
-        raise ObjectiveError(f"y must hold one label for each of the {len(X)} rows of X, not {tuple(y.shape)}.")
-    return y.to(dtype=X.dtype, device=X.device)
+        raise ObjectiveError(
+            f"y must hold one label for each of the {len(X)} rows of X, not {tuple(y.shape)}. Flatten a column by "
+            "y.reshape(-1)."
+        )
+    return y.to(dtype=dtype, device=X.device)

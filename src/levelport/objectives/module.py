@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from levelport import checks
 from levelport.objective import Ledger, Objective, ObjectiveError, Point
 from levelport.objectives.function import GraphPoint, Reach, as_scalar_loss
-from levelport.objectives.structure import Structure
+from levelport.objectives.structure import Structure, check_separate
 
 
 class ModuleObjective(Objective):
@@ -50,20 +51,19 @@ class ModuleObjective(Objective):
             )
         if chunk_size is not None and chunk_size < 1:
             raise ObjectiveError(f"chunk_size must be at least 1, not {chunk_size}; None takes all samples at once.")
-        if penalty < 0:
-            raise ObjectiveError(f"penalty must not be negative, not {penalty}.")
         self.module = module
         self._reach = Reach()
         self.loss = loss
         self.inputs = inputs
         self.targets = targets
-        self.penalty = float(penalty)
+        self.penalty = checks.weight("penalty", penalty)
         self.chunk_size = len(inputs) if chunk_size is None else min(chunk_size, len(inputs))
         trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
         if not trainable:
             raise ObjectiveError("the module has no trainable parameter. Set requires_grad=True on some.")
         self._names = list(trainable)
         self.structure = Structure(list(trainable.values()))
+        check_separate(list(trainable.values()))
         self.dimension = self.structure.dimension
         self.dtype = self.structure.dtype
         self.device = self.structure.device

@@ -19,6 +19,8 @@ class NumpyObjective(Objective):
 
     dtype = torch.float64
     device = torch.device("cpu")
+    cheap_products = True
+    """Whoever writes down ``hessp`` wants it called: solvers put no differences of gradients in its place."""
 
     def __init__(
         self,
@@ -56,17 +58,16 @@ class _NumpyPoint(Point):
 
     def _evaluate_together(self) -> tuple[float, Tensor]:
         if self._together is None:
-            value, gradient = self._objective.fun(self._array, *self._objective.args)
-            self._together = float(value), self._vector(gradient, "jac")
+            both = self._objective.fun(self._array, *self._objective.args)
+            if not isinstance(both, tuple | list) or len(both) != 2:
+                raise ObjectiveError("fun must return value and gradient, (f, g), where jac=True; or pass jac itself.")
+            self._together = _scalar(both[0]), self._vector(both[1], "jac")
         return self._together
 
     def _evaluate_value(self) -> float:
         if self._objective.jac is True:
             return self._evaluate_together()[0]
-        value = self._objective.fun(self._array, *self._objective.args)
-        if getattr(value, "size", 1) != 1:
-            raise ObjectiveError("fun returned an array; it must return a scalar (or (f, g) with jac=True).")
-        return float(value)
+        return _scalar(self._objective.fun(self._array, *self._objective.args))
 
     def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:
         jac = self._objective.jac
@@ -87,3 +88,14 @@ class _NumpyPoint(Point):
                 f"{name} returned {vector.numel()} entries for an x of {self.x.numel()}; they must agree."
             )
         return vector
+
+
+def _scalar(value: Any) -> float:
+    """``value`` as a number; SciPy lets an array of one entry be one, ``float`` does not."""
+    try:
+        return float(value.item() if hasattr(value, "item") else value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ObjectiveError(
+            f"fun returned a {type(value).__name__} that is no real number; it must return a scalar "
+            "(or (f, g) with jac=True)."
+        ) from error

@@ -11,61 +11,19 @@ After use, :meth:`ParametersObjective.load` puts the parameters where they belon
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from levelport.objective import Objective, ObjectiveError, Point
+from levelport.objectives.batches import Batches, Loss, check_loss
 from levelport.objectives.failures import CALLED_BACKWARD, explained
 from levelport.objectives.function import Reach, as_scalar_loss, differentiable, flat_gradient, second_backward
 from levelport.objectives.isolation import RandomState, isolated
-from levelport.objectives.structure import Structure
-
-Loss = Callable[[], Tensor]
-"""A loss-only callable: computes the loss and returns it, without ``backward()``."""
-
-
-@dataclass(frozen=True)
-class Batches:
-    """The mean of a loss over a fixed set of batches, evaluated one batch at a time.
-
-    f = Σ_b weight_b · loss(*batch_b) / Σ_b weight_b; memory is bounded by one batch.
-
-    Args:
-        loss: called as ``loss(*batch)``; a mean over the samples of the batch.
-        batches: tuples of tensors, for instance ``(inputs, targets)``.
-        weights: one per batch; None takes the number of samples, the length of the batch's first tensor.
-        unused: other batches, which optimizers use to see whether a move on ``batches`` raises the loss elsewhere.
-    """
-
-    loss: Callable[..., Tensor]
-    batches: Sequence[tuple[Any, ...]]
-    weights: Sequence[float] | None = None
-    unused: Sequence[tuple[Any, ...]] = ()
-
-    def __post_init__(self) -> None:
-        if len(self.batches) == 0:
-            raise ValueError("batches is empty; pass at least one batch, for instance [(inputs, targets)].")
-        if self.weights is not None and len(self.weights) != len(self.batches):
-            raise ValueError(f"weights has {len(self.weights)} entries for {len(self.batches)} batches.")
-
-    def terms(self) -> list[tuple[float, Loss]]:
-        """The share of each batch, and its loss."""
-        weights = [float(len(batch[0])) for batch in self.batches] if self.weights is None else self.weights
-        total = sum(weights)
-
-        def bind(batch: tuple[Any, ...]) -> Loss:
-            return lambda: self.loss(*batch)
-
-        return [(weight / total, bind(batch)) for weight, batch in zip(weights, self.batches, strict=True)]
-
-    def mean(self) -> Tensor:
-        """f with one graph over all batches: a loss-only callable."""
-        return torch.stack([weight * loss() for weight, loss in self.terms()]).sum()
+from levelport.objectives.structure import Structure, check_separate
 
 
 class ParametersObjective(Objective):
@@ -96,14 +54,11 @@ class ParametersObjective(Objective):
                 "a parameter was made inside torch.inference_mode(), which autograd cannot work with. Build the model "
                 "outside; teleporting inside is fine."
             )
-        if not callable(loss) and not isinstance(loss, Batches):
-            raise ObjectiveError(
-                f"the loss must be a callable without arguments that returns the loss, not a {type(loss).__name__}; "
-                "for example lambda: loss_fn(model(x), y)."
-            )
+        check_loss("the loss", loss)
         if noise not in ("refuse", "replay"):
             raise ValueError(f"noise must be 'refuse' or 'replay', not {noise!r}.")
         self.structure = Structure(self.parameters)
+        check_separate(self.parameters)
         self.dimension = self.structure.dimension
         self.dtype = self.structure.dtype
         self.device = self.structure.device

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Generic, TypeAlias, cast
 
 import torch
@@ -94,3 +95,43 @@ def check_leaves(leaves: list[Tensor]) -> None:
             )
     if sum(leaf.numel() for leaf in leaves) == 0:
         raise ObjectiveError("x has no entries, so there is nothing to move. Pass a tensor of at least one entry.")
+
+
+def check_separate(parameters: list[Tensor]) -> None:
+    """Raise where two of the live ``parameters`` share memory: a write to one would move the other, unnoticed.
+
+    One flat vector has an entry for each of them, and no parameters can be where it says: f would be evaluated at
+    another point. Views of one buffer that do not overlap, as flattened parameters are, hold entries of their own.
+    """
+    buffers: dict[int, list[int]] = {}
+    for number, parameter in enumerate(parameters):
+        if parameter.numel() > 0:
+            buffers.setdefault(parameter.untyped_storage().data_ptr(), []).append(number)
+    for address, numbers in buffers.items():
+        if address == 0 or not _ranges_meet([parameters[number] for number in numbers]):
+            continue
+        # Ranges of strided views, such as columns of one matrix, may meet although their entries are apart.
+        owners = torch.full((max(_range(parameters[number])[1] for number in numbers),), -1)
+        for number in numbers:
+            parameter = parameters[number]
+            entries = owners.as_strided(parameter.shape, parameter.stride(), parameter.storage_offset())
+            if (other := int(entries.max())) >= 0:
+                raise ObjectiveError(
+                    f"parameters {other} and {number}, of shapes {tuple(parameters[other].shape)} and "
+                    f"{tuple(parameter.shape)}, are two objects that share memory, so that they cannot move "
+                    "independently. Tie them as one nn.Parameter (second.weight = first.weight), or give each its own "
+                    "memory (.detach().clone())."
+                )
+            entries.fill_(number)
+
+
+def _range(tensor: Tensor) -> tuple[int, int]:
+    """Where the entries of ``tensor`` begin and end in its storage."""
+    first = int(tensor.storage_offset())
+    last = first + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return first, last + 1
+
+
+def _ranges_meet(tensors: list[Tensor]) -> bool:
+    ranges = sorted(_range(tensor) for tensor in tensors)
+    return any(end > begin for (_, end), (begin, _) in pairwise(ranges))

@@ -1,6 +1,6 @@
 """Optimizers that teleport: for torch training loops, and for deterministic functions."""
 
-from levelport.objectives.parameters import Batches
+from levelport.objectives.batches import Batches
 from levelport.optim._minimize import minimize
 from levelport.optim.armijo import Armijo, ArmijoSGD
 from levelport.optim.fixed_step import FixedStep, Momentum

@@ -71,7 +71,7 @@ def minimize(
     target_gain: float = math.inf,
     metric: X | None = None,
     first_step: Literal["included", "method"] | None = None,
-    gtol: float = defaults.GTOL,
+    gtol: float | None = None,
     gtol_absolute: float = 0.0,
     f_target: float = -math.inf,
     max_iterations: int = defaults.MAX_ITERATIONS,
@@ -101,7 +101,7 @@ def minimize(
             undone if f rises again soon after it; "method" leaves the first step to the method, Algorithm 1 of the
             paper. None takes "method" for line searches and Newton's method, which are safe there, and "included" for
             all others: a fixed step size would be far too long where the gradient is many times larger.
-        gtol: stop when ‖∇f(x)‖ ≤ gtol · ‖∇f(x0)‖.
+        gtol: stop when ‖∇f(x)‖ ≤ gtol · ‖∇f(x0)‖; None takes 1e-8 in float64, 1e-5 in float32, 1e-3 below.
         gtol_absolute: stop when ‖∇f(x)‖ is at most this.
         f_target: stop when f(x) is at most this.
         max_iterations: budget of steps of the method, whatever the teleports before them do.
@@ -123,10 +123,13 @@ def minimize(
     if schedule.unit == "epochs":
         raise ValueError(f"the schedule ({schedule}) counts epochs, and minimize has none: count steps, unit='steps'.")
     settings = Settings(solver=solver, max_hvps=max_hvps, tol=tol, radius=radius, target_gain=target_gain)
-    limits = _Limits(gtol, gtol_absolute, f_target, max_iterations, max_cost, max_seconds)
+    if gtol is not None:
+        checks.number("gtol", gtol, at_least=0.0)
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a function of (row, point), not {type(callback).__name__}.")
     objective, structure, flat = as_objective(fun, x0)
+    relative = defaults.gtol_for(objective.dtype) if gtol is None else gtol
+    limits = _Limits(relative, gtol_absolute, f_target, max_iterations, max_cost, max_seconds)
     if isinstance(objective, DistributedObjective) and math.isfinite(max_seconds):
         raise ValueError("max_seconds cannot be used across ranks, whose clocks differ; use max_cost.")
     if first_step is not None:
@@ -165,7 +168,6 @@ class _Limits:
         checks.whole("max_iterations", self.max_iterations)
         checks.number("max_cost", self.max_cost, above=0.0)
         checks.number("max_seconds", self.max_seconds, above=0.0)
-        checks.number("gtol", self.gtol, at_least=0.0)
         checks.number("gtol_absolute", self.gtol_absolute, at_least=0.0)
         checks.number("f_target", self.f_target)
 

@@ -48,7 +48,14 @@ def schedule_for(optimizer: torch.optim.Optimizer) -> Schedule:
 TELEPORTS = Settings(solver="krylov", max_hvps=65)
 """How ``Teleported`` teleports: the solver stops by itself, and the default schedules allow it less than that."""
 
-GTOL = 1e-8
-"""‖∇f‖ relative to its value at x0."""
+
+def gtol_for(dtype: torch.dtype) -> float:
+    """‖∇f‖ relative to its value at x0, as small as it gets in this precision.
+
+    Once it is √u, u the unit roundoff, f itself changes by rounding alone: 1e-8 in float64, 3e-4 in float32, where
+    gradients have some digits left to go on with.
+    """
+    return {torch.float64: 1e-8, torch.float32: 1e-5}.get(dtype, 1e-3)
+
 
 MAX_ITERATIONS = 1000

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from levelport import checks
 from levelport.objective import ObjectiveError
-from levelport.objectives.structure import check_leaves
+from levelport.objectives.structure import check_leaves, check_separate
 from levelport.optim.schedules import Schedule
 
 
@@ -34,7 +34,9 @@ def check_parameters(parameters: list[Tensor]) -> None:
             "no parameter of the optimizer has requires_grad=True, so there is nothing to teleport. Unfreeze some of "
             "them first."
         )
-    check_leaves(list(dict.fromkeys(parameters)))
+    distinct = list(dict.fromkeys(parameters))
+    check_leaves(distinct)
+    check_separate(distinct)
 
 
 def check_schedule(schedule: object, steps_per_epoch: int | None, *, distributed: bool) -> None:

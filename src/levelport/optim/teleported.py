@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from levelport.objective import Objective
+from levelport.objectives.batches import Batches, Loss
 from levelport.objectives.isolation import RandomState
-from levelport.objectives.parameters import Batches, Loss
 from levelport.optim import defaults
 from levelport.optim.armijo import ArmijoSGD
 from levelport.optim.closures import StepLoss

@@ -24,10 +24,11 @@ from torch.utils.hooks import RemovableHandle
 
 from levelport import checks
 from levelport.objective import Cost, NotDeterministicError, Objective, Point
+from levelport.objectives.batches import Batches, Loss, check_loss
 from levelport.objectives.distributed import agreed, data_parallel
 from levelport.objectives.isolation import RandomState
 from levelport.objectives.metric import InMetric
-from levelport.objectives.parameters import Batches, Loss, ParametersObjective
+from levelport.objectives.parameters import ParametersObjective
 from levelport.optim import defaults
 from levelport.optim.armijo import ArmijoSGD
 from levelport.optim.closures import RIGHT_FORM, StepLoss
@@ -131,6 +132,8 @@ class Teleporter:
         self.schedule = schedule
         self.settings = Settings(solver=solver, max_hvps=max_hvps, tol=tol, radius=radius, target_gain=target_gain)
         self.momentum = momentum
+        if teleport_on is not None:
+            check_loss("teleport_on", teleport_on)
         self.teleport_on = teleport_on
         check_metric(metric, optimizer, self.parameters())
         self.metric = metric

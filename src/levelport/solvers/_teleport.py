@@ -42,11 +42,12 @@ def teleport(
     Args:
         fun: f, a differentiable function of ``x`` that returns a scalar tensor, or an :class:`Objective`.
         x: a tensor, or a list or dict of tensors; for an Objective, a flat vector. Never modified.
-        solver: "auto" (ours), "sqp" (the paper's), or a configured :class:`Solver`.
+        solver: "auto" (ours), "sqp" (the paper's), "krylov" (cheap and rough: what optimizers take before a step), or a
+            configured :class:`Solver`.
         level_set: stay on the level set {f = f(x)} instead of the sub-level set {f ≤ f(x)}.
         max_hvps: budget of Hessian-vector products, certificate included.
         max_seconds: budget of time, checked between evaluations.
-        tol: KKT tolerance on sin ∠(∇f, ∇²f ∇f), free of units.
+        tol: KKT tolerance on sin ∠(∇f, ∇²f ∇f), free of units; "sqp" has an absolute one of its own.
         radius: largest distance from ``x``; derived from the problem's own scale if None.
         target_gain: stop once ‖∇f‖ has grown by this factor.
         target_alignment: stop once cos ∠(∇f, ∇²f ∇f) is at least this.

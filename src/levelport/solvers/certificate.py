@@ -18,16 +18,18 @@ from levelport.objective import Point, read
 
 @dataclass(frozen=True)
 class Certificate:
-    """The KKT conditions in three numbers.
+    """The KKT conditions in a few numbers.
 
     * ``curvature``     λ = ⟨g, H g⟩ / ‖g‖²; 1/λ is the Newton step size at a KKT point
     * ``kkt_residual``  ‖P H g‖ / ‖g‖², the Riemannian gradient norm of ½ log ‖∇f‖²
     * ``alignment``     cos ∠(g, H g): 1 at a KKT point, and free of units
+    * ``misalignment``  sin ∠(g, H g), the scale-free size of the residual; below 1e-8 the cosine does not show it
     """
 
     curvature: float
     kkt_residual: float
     alignment: float
+    misalignment: float = math.inf
 
     @classmethod
     def at(cls, point: Point) -> Certificate:
@@ -48,7 +50,8 @@ class Certificate:
         assert point.product_sizes is not None
         curvature, residual, length = point.product_sizes
         # H n = 0 satisfies the KKT conditions with λ = 0: nothing pulls the gradient away from itself.
-        return cls(curvature, residual / point.gradient_norm, curvature / length if length > 0.0 else 1.0)
+        alignment, misalignment = (curvature / length, residual / length) if length > 0.0 else (1.0, 0.0)
+        return cls(curvature, residual / point.gradient_norm, alignment, misalignment)
 
     @classmethod
     def unknown(cls) -> Certificate:
@@ -70,13 +73,8 @@ class Certificate:
         advance, curvature, length, residual, size = read([torch.dot(step, normal), along], lengths_of)
         if not (length > 0.0 and advance > 0.999 * length and math.isfinite(size)):
             return None
-        alignment = curvature / size if size > 0.0 else 1.0
-        return cls(curvature / length, residual / length / before.gradient_norm, alignment)
-
-    @property
-    def misalignment(self) -> float:
-        """sin ∠(g, H g), the scale-free size of the KKT residual."""
-        return math.sqrt(max(0.0, 1.0 - self.alignment**2)) if math.isfinite(self.alignment) else math.inf
+        alignment, misalignment = (curvature / size, residual / size) if size > 0.0 else (1.0, 0.0)
+        return cls(curvature / length, residual / length / before.gradient_norm, alignment, misalignment)
 
     def kkt(self, *, level_set: bool, tol: float) -> bool:
         """Whether H g is parallel to g to ``tol``, and its multiplier has the right sign.

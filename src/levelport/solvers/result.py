@@ -133,9 +133,11 @@ class TeleportResult(Generic[X]):
     @property
     def predicted_gain(self) -> float:
         """:attr:`predicted_decrease` relative to the start's: free of units, and it foretells the next step better
-        than :attr:`gain`, because a long gradient is worth little where the curvature along it has grown as much."""
+        than :attr:`gain`, because a long gradient is worth little where the curvature along it has grown as much.
+
+        NaN where the model has no best step at the start."""
         before = _best_step(self.gradient_norm_start, self.curvature_start)
-        return self.predicted_decrease / before if before > 0.0 else math.nan
+        return self.predicted_decrease / before if 0.0 < before < math.inf else math.nan
 
     @property
     def kkt_residual(self) -> float:

@@ -73,6 +73,8 @@ Both sides are logarithms of either sign, so this fires at few places.
 
 _INWARD = "the algorithm's test is met, but this is no KKT point: λ < 0, so that the gradient grows below the level"
 
+_ELSEWHERE = "the last iterate meets the algorithm's test, but a feasible one before it has the larger gradient"
+
 RECOVERY = 5
 """After a failed search ρ is put back by this many shrinkings."""
 
@@ -87,7 +89,8 @@ class SQP(Solver):
         mode: "text" or "released", see the table above; :meth:`released` also sets what each figure was run with.
         rho: first step ρ.
         shrink: factor on ρ after a rejected trial.
-        epsilon, delta: tolerances on the squared KKT residual and on the violation, both absolute as published.
+        epsilon, delta: tolerances on the squared KKT residual and on the violation, both absolute as published; the
+            caller's ``tol`` plays no part.
         gamma_scale: s, multiplies the penalty bound.
         max_iterations: updates; the HVP budget of the caller applies as well.
         max_backtracks: trials per update.
@@ -187,9 +190,13 @@ class SQP(Solver):
             if float(norm(point.x - problem.start.x)) >= edge:
                 status = TeleportStatus.TRUST_RADIUS
                 break
+        else:
+            detail = f"the solver's own max_iterations={self.max_iterations}"
         if self.final == "last":
             return Outcome(point, status, detail)
         monitor.offer(retract(problem, point))
+        if status is TeleportStatus.CONVERGED and Certificate.at(monitor.best).kkt_residual ** 2 > self.epsilon:
+            status, detail = TeleportStatus.STALLED, _ELSEWHERE
         return Outcome(monitor.best, status, detail)
 
     def _search(

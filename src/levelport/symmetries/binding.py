@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from torch import Tensor
 
 from levelport.objective import Objective
+from levelport.objectives.metric import InMetric
 from levelport.objectives.module import ModuleObjective
 from levelport.objectives.parameters import ParametersObjective
 
@@ -14,15 +15,41 @@ from levelport.objectives.parameters import ParametersObjective
 def innermost(objective: Objective) -> Objective:
     """The objective under its wrappers: differences of gradients, data parallel sums, meters."""
     while not isinstance(objective, ModuleObjective | ParametersObjective):
-        inside = next((getattr(objective, n) for n in ("objective", "local", "inner") if hasattr(objective, n)), None)
-        if not isinstance(inside, Objective):
+        inside = _inside(objective)
+        if inside is None:
             break
         objective = inside
     return objective
 
 
-def places(objective: Objective, wanted: Iterable[tuple[str, Tensor]], who: str) -> dict[int, slice]:
-    """The slice of the flat vector that holds each of the named parameters, by the id of the parameter."""
+def in_metric(objective: Objective) -> bool:
+    """Whether the variables are z = √m x, so that entries of the flat vector are no weights."""
+    while not isinstance(objective, InMetric):
+        inside = _inside(objective)
+        if inside is None:
+            return False
+        objective = inside
+    return True
+
+
+def _inside(objective: Objective) -> Objective | None:
+    found = next((getattr(objective, n) for n in ("objective", "local", "inner") if hasattr(objective, n)), None)
+    return found if isinstance(found, Objective) else None
+
+
+def places(
+    objective: Objective, wanted: Iterable[tuple[str, Tensor]], who: str, *, scales: bool = False
+) -> dict[int, slice]:
+    """The slice of the flat vector that holds each of the named parameters, by the id of the parameter.
+
+    ``scales`` says that entries are only multiplied, which is the same in the variables of a metric; other moves are
+    not, and are refused there.
+    """
+    if not scales and in_metric(objective):
+        raise ValueError(
+            f"{who} mixes weights, and metric= scales them one by one, so that its moves would not be symmetries any "
+            "more. Leave the metric out, or take Rescaling, Balance or RandomBasis, which only scale weights."
+        )
     inner = innermost(objective)
     if isinstance(inner, ModuleObjective):
         parameters: list[Tensor] = [p for p in inner.module.parameters() if p.requires_grad]

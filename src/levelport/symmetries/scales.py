@@ -47,7 +47,7 @@ class ScaleGroup:
             for n, layer in zip(chain.names, chain.layers, strict=True)
             for k, p in layer.named_parameters(recurse=False)
         ]
-        where = places(objective, wanted, who)
+        where = places(objective, wanted, who, scales=True)
         for junction, block in enumerate(blocks):
             before, after = chain.layers[junction], chain.layers[junction + 1]
             units = torch.arange(block.start, block.stop, device=objective.device)

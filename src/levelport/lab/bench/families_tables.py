@@ -16,6 +16,9 @@ from levelport.lab.engine.store import TaskResult
 SURE = 0.9
 """The share of fresh runs that an arm has to win before the page says that it pays."""
 
+LEAD = 1e-4
+"""How far below the loss of the optimizer alone, relative to it, a loss has to end to count as lower."""
+
 
 def _of(results: Iterable[TaskResult], spec: type[FamilyMoveSpec] | type[FamilyTrainingSpec]) -> list[TaskResult]:
     wanted = (spec.kind, spec.revision)
@@ -67,6 +70,7 @@ def training(results: Iterable[TaskResult], spec: type[FamilyTrainingSpec] = Fam
                     "loss": run.final_value,
                     "alone": other.final_value,
                     "ratio": _ratio(run.final_value, other.final_value),
+                    "lead": 1.0 - _ratio(run.final_value, other.final_value),  # has digits where the ratio is near 1
                     "ratio_at_equal_seconds": _ratio(_at(run.curves, seconds), _at(other.curves, seconds)),
                     "test_accuracy": run.facts["test_accuracy"],
                     "test_accuracy_alone": other.facts["test_accuracy"],
@@ -93,6 +97,12 @@ def _at(curves: dict[str, Any], seconds: float) -> float:
     return float(curves["value"][max(index - 1, 0)])
 
 
+def lower(runs: pd.DataFrame) -> tuple[int, int]:
+    """How many runs with a move ended lower than the optimizer alone by more than :data:`LEAD`, and of how many."""
+    moved = runs[runs["moves"] > 0]
+    return int((moved["ratio"] < 1.0 - LEAD).sum()), len(moved)
+
+
 def seconds(results: Iterable[TaskResult]) -> float:
     """How long all of it took."""
     kinds = (FamilyMoveSpec, FamilyTrainingSpec, FamilyConfirmationSpec)
@@ -100,18 +110,21 @@ def seconds(results: Iterable[TaskResult]) -> float:
 
 
 def paid(trained: pd.DataFrame, *, controlled: bool = True) -> pd.DataFrame:
-    """A row per arm and combination of network, batch and optimizer: by a rule fixed beforehand, does it pay?
+    """A row per arm and combination of network, batch and optimizer: does it pay by the rule of the page?
 
-    Where the control is missing nothing has paid, unless ``controlled`` is False.
+    Medians are over all runs of the arm, ``lower`` and ``runs`` count as :func:`lower` does; an arm that never moved
+    has no row. Where the control is missing nothing has paid, unless ``controlled`` is False.
     """
     rows = []
     for key, group in trained.groupby(["kind", "batch", "optimizer"]):
         control = group[group["family"] == "random direction"]["ratio"].median()
         for (family, schedule), arm in group[group["family"] != NONE].groupby(["family", "schedule"]):
-            lower, inside = int((arm["ratio"] < 1.0).sum()), bool((arm["interior"] == 1.0).all())
-            won = lower >= SURE * len(arm) and (arm["ratio"].median() < control or not controlled)
+            (ahead, moved), inside = lower(arm), bool((arm["interior"] == 1.0).all())
+            if moved == 0:
+                continue
+            won = ahead >= SURE * len(arm) and (arm["ratio"].median() < control or not controlled)
             accuracy = 100.0 * float((arm["test_accuracy"] - arm["test_accuracy_alone"]).mean())
-            found = (arm["ratio"].median(), arm["ratio_at_equal_seconds"].median(), accuracy, lower, len(arm))
+            found = (arm["ratio"].median(), arm["ratio_at_equal_seconds"].median(), accuracy, ahead, moved)
             rows.append((*key, family, schedule, *found, control, inside, won))
     names = ["kind", "batch", "optimizer", "family", "schedule", "ratio", "seconds", "accuracy", "lower", "runs"]
     names += ["control", "inside", "won"]

@@ -200,10 +200,12 @@ def opening(frames: dict[str, pd.DataFrame]) -> str:
     if OURS in costs and len(costs.columns) > 1:
         medians = costs.median()
         ratios = {name: tables.ratio_quartiles(costs[OURS], costs[name])[1] for name in costs if name != OURS}
-        against = [f"{ratios[name]:.2f} of {name}'s" for name in (ALONE, *NEWTON_METHODS, LBFGS) if name in ratios]
+        against = [
+            f"{ratios[name]:.2f} of that of {name}" for name in (ALONE, *NEWTON_METHODS, LBFGS) if name in ratios
+        ]
         said.append(
-            f"On {len(costs)} logistic problems, to 1e-10, `minimize` costs {', '.join(against)} (medians, problem by "
-            f"problem); the cheapest of those that ran on all is {medians.idxmin()}."
+            f"On {len(costs)} logistic problems, to 1e-10, the cost of `minimize` is {', '.join(against)} (medians, "
+            f"problem by problem); the cheapest of those that ran on all is {medians.idxmin()}."
         )
     if not pairs.empty and "ratio_1000" in pairs:
         said.append(

@@ -3,7 +3,7 @@
 Textbook versions, with nothing of the default solver in them but the way back to the level at the very end. At x with
 n = ∇f/‖∇f‖ and r = (H n - ⟨n, H n⟩ n)/‖∇f‖, the gradient of log ‖∇f‖ along the level set:
 
-* direction: d = r + β d₋ with Polak and Ribière's β₊, or d = B⁻¹ r by L-BFGS with ten pairs; both in the tangent space;
+* direction: d = r + β d₋ with Polak and Ribière's β₊, or d = B⁻¹ r by L-BFGS with 30 pairs; both in the tangent space;
 * trial: x + a d, brought back along n by the secant method on values, then a gradient;
 * Armijo's rule on log ‖∇f‖ with halving; after a failed search one restart along r, then the end.
 """

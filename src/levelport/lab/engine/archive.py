@@ -58,7 +58,7 @@ def export_results(store: Store, keys: Iterable[str], archive: Path) -> Found:
     try:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as file:  # shards are compressed themselves
             for key in sorted(found.done):
-                file.write(store.path(key), f"{key}.parquet")
+                file.write(found.paths[key], f"{key}.parquet")
         temporary.replace(archive)
     finally:
         temporary.unlink(missing_ok=True)

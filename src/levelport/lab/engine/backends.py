@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import itertools
 import os
 import platform
 import sys
@@ -65,7 +66,12 @@ class Backend:
             raise ValueError("an address was given, but loky runs on this machine only; use --backend dask or ray.")
 
     def compute(self, specs: Iterable[RunSpec]) -> Iterator[Done]:
-        """Run the specifications and yield each as it is finished, in any order."""
+        """Run the specifications and yield each as it is finished, in any order; no worker starts for none."""
+        specs = iter(specs)
+        first = next(specs, None)
+        if first is None:
+            return
+        specs = itertools.chain([first], specs)
         if self.name == "loky" and self.jobs == 1:
             yield from map(execute, specs)
             return

@@ -83,7 +83,10 @@ class RunSpec(ABC):
         return 1.0
 
     def canonical_json(self) -> str:
-        """Sorted keys, no spaces, shortest floats; the same text for equal specifications."""
+        """Sorted keys, no spaces, shortest floats; the same text for fields equal in value and in type.
+
+        1 and 1.0 are equal in Python and differ here, so that a field has to be given the type that it declares.
+        """
         content = {"kind": self.kind, "revision": self.revision, **_plain(self)}
         return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
 

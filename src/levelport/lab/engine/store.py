@@ -67,9 +67,10 @@ class TaskResult:
 
 @dataclass
 class Found:
-    """What a look at the store found: results by key, and everything out of the ordinary."""
+    """What a look at the store found: results and their files by key, and everything out of the ordinary."""
 
     results: dict[str, TaskResult] = field(default_factory=dict)
+    paths: dict[str, Path] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
     duplicates: int = 0
     leftovers: int = 0
@@ -151,7 +152,7 @@ class Store:
                 found.duplicates += 1
                 if path.stem != result.key:
                     continue
-            found.results[result.key] = result
+            found.results[result.key], found.paths[result.key] = result, path
         return found
 
     def _read(self, path: Path, found: Found) -> TaskResult | None:

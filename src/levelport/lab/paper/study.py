@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -87,6 +87,39 @@ class Setup:
                 "the reference 'released' holds values of the loss without its penalty, which the protocol 'text' does "
                 "not score; use the protocol 'released' with it."
             )
+
+
+def heeded(study: Study, setup: Setup) -> tuple[Setup, tuple[str, ...]]:
+    """The setup without the options that change nothing of this figure at this tier, and their names.
+
+    A figure takes an option if its runs differ with what the option is given; f* belongs to figures with halves.
+    """
+    plain, ignored = replace(setup, **_NEUTRAL), []
+    for name, option in _OPTIONS.items():
+        if getattr(setup, name) == _NEUTRAL[name]:
+            continue
+        field, values = _PROBES.get(name, _PROBES["halves"])
+        if all(study.specs(replace(plain, **{field: value})) == study.specs(plain) for value in values):
+            ignored.append((name, option))
+    return replace(setup, **{name: _NEUTRAL[name] for name, _ in ignored}), tuple(option for _, option in ignored)
+
+
+_OPTIONS = {
+    "sets": "--set",
+    "regs": "--reg",
+    "halves": "--half",
+    "images": "--images",
+    "restarts": "--restarts",
+    "reference": "--reference",
+}
+_NEUTRAL: dict[str, Any] = {name: getattr(Setup(), name) for name in _OPTIONS}
+_PROBES: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "sets": ("sets", (("blood",), ("pima",))),
+    "regs": ("regs", ((1e-3,), (1e-2,))),
+    "halves": ("halves", (("stochastic",), ("deterministic",))),
+    "images": ("images", (1000,)),
+    "restarts": ("restarts", (1, 2)),
+}
 
 
 class Results:

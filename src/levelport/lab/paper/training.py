@@ -138,11 +138,12 @@ def _no_subnormals() -> Iterator[None]:
     A network whose units are all dead feels the penalty alone, which shrinks its weights down to such numbers; a
     member that has long lost would take a good part of its grid's time.
     """
+    kept = bool(torch.tensor(torch.finfo(torch.float32).tiny) / 2.0 > 0.0)
     torch.set_flush_denormal(True)
     try:
         yield
     finally:
-        torch.set_flush_denormal(False)
+        torch.set_flush_denormal(not kept)
 
 
 def keep_best(runs: list[Run]) -> list[Run]:

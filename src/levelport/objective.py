@@ -27,6 +27,10 @@ class ObjectiveError(ValueError):
     """The function cannot serve as an objective; the message names the cause and the remedy."""
 
 
+class NotDeterministicError(ObjectiveError):
+    """Two evaluations at one point differ. A kind of its own, because training can go on where teleports cannot."""
+
+
 @dataclass(frozen=True)
 class Cost:
     """Evaluations spent, and the wall-clock time of the work that spent them."""
@@ -325,7 +329,7 @@ class Objective(ABC):
         eps = torch.finfo(self.dtype).eps
         slack = min(1e3 * eps, max(4.0 * eps, 1e-2)) * max(abs(first), abs(second))
         if abs(first - second) > slack:
-            raise ObjectiveError(
+            raise NotDeterministicError(
                 f"the loss is not deterministic: two evaluations at the same point gave {first!r} and "
                 f"{second!r}. Switch dropout and random augmentation off (module.eval()), fix the batch, or "
                 "seed the generator inside the loss, so that every evaluation sees the same function."

@@ -15,7 +15,7 @@ import lightning.pytorch as pl
 from torch.utils.data import DataLoader, TensorDataset
 
 from levelport.integrations.lightning import TeleportCallback
-from levelport.optim import Every, Teleported
+from levelport.optim import Every, Never, Teleported
 from levelport.symmetries import Rescaling
 
 BATCHES = 8
@@ -181,7 +181,7 @@ def test_metrics_in_the_module_are_not_updated_behind_its_back(tmp_path: Path) -
 
 class Wrapped(Module):
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return Teleported(torch.optim.SGD(self.parameters(), lr=0.05), Every(50, start=100))
+        return Teleported(torch.optim.SGD(self.parameters(), lr=0.05), Never())
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
@@ -198,6 +198,17 @@ def test_a_teleported_optimizer_steps_in_automatic_optimization(options: dict[st
     fit(bare := Bare(), path=tmp_path, **options)
     for a, b in zip(bare.state_dict().values(), module.state_dict().values(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_a_teleported_optimizer_with_teleports_to_come_is_told_of_the_callback_at_once(tmp_path: Path) -> None:
+    """Lightning's closures call backward(), so that they are refused before the first step and not at the hundredth."""
+
+    class Later(Module):
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return Teleported(torch.optim.SGD(self.parameters(), lr=0.05), Every(50, start=100))
+
+    with pytest.raises(TypeError, match=r"levelport\.integrations has callbacks"):
+        fit(Later(), path=tmp_path)
 
 
 def test_wrong_arguments_are_refused_when_the_callback_is_made() -> None:

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from levelport import Every, Teleporter
+from levelport import Every, ObjectiveError, Teleporter
 from levelport.integrations.loggers import log_to_tensorboard, log_to_wandb, scalars
+from levelport.integrations.planned import Planned
 from levelport.symmetries import Rescaling
 
 HOW: dict[str, Any] = {"solver": "auto", "max_hvps": 4}
@@ -219,3 +220,18 @@ def test_weights_and_biases_gets_a_line_per_teleport_offline(tmp_path: Path) -> 
 def test_what_is_logged_are_plain_numbers() -> None:
     result = one_teleport(lambda teleporter: teleporter.register_teleport_hook(lambda result: None)).last_teleport
     assert all(isinstance(value, float) for value in scalars(result).values())
+
+
+def test_arguments_of_a_callback_are_tried_on_an_optimizer_that_takes_all_of_them() -> None:
+    """On plain SGD, which has no metric, no framework could have been given Adam's."""
+    weight = nn.Parameter(torch.ones(2))
+    planned = Planned(Every(5), None, {"metric": "optimizer"})
+    assert planned.begin(torch.optim.Adam([weight])).metric == "optimizer"
+    with pytest.raises(ValueError, match="SGD does not"):
+        Planned(Every(5), None, {"metric": "optimizer"}).begin(torch.optim.SGD([weight], lr=0.1))
+    weighted = Planned(Every(5), None, {"metric": torch.ones(2)})
+    assert weighted.begin(torch.optim.SGD([weight], lr=0.1)).metric is not None
+    with pytest.raises(ObjectiveError, match="positive"):
+        Planned(Every(5), None, {"metric": -torch.ones(2)})
+    with pytest.raises(ObjectiveError, match="one entry for each of the 2 variables"):
+        Planned(Every(5), None, {"metric": torch.ones(3)}).begin(torch.optim.SGD([weight], lr=0.1))

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from levelport import ObjectiveError
 from levelport.optim import (
     ArmijoSGD,
     At,
@@ -243,14 +244,56 @@ def test_a_closure_with_backward_is_answered_by_the_right_form_where_a_teleport_
     assert torch.equal(network.first.weight.grad, torch.full_like(network.first.weight, 7.0))
 
 
-def test_a_standard_closure_is_as_good_where_no_teleport_is_due() -> None:
+@pytest.mark.parametrize("schedule", [None, At(9), Every(50, start=40), WhenStalled()], ids=str)
+@pytest.mark.parametrize("who", ["Teleported", "Teleporter"])
+def test_a_closure_with_backward_is_refused_at_the_first_step_not_at_the_first_teleport(
+    who: str, schedule: Any
+) -> None:
+    network, loss = setting()
+    sgd = torch.optim.SGD(network.parameters(), lr=0.05)
+    before = parameters_of(network)
+    network.first.weight.grad = torch.full_like(network.first.weight, 7.0)
+    wrapped = Teleported(sgd, schedule)
+    ask: Any = wrapped.step if who == "Teleported" else wrapped.teleporter.maybe
+    with pytest.raises(TypeError, match=r"optimizer.step\(lambda: loss_fn\(model\(x\), y\)\)"):
+        ask(usual_closure(sgd, loss, set_to_none=who == "Teleported"))
+    assert_identical(before, parameters_of(network))
+    assert torch.equal(network.first.weight.grad, torch.full_like(network.first.weight, 7.0))
+
+
+def test_a_planned_teleport_far_away_costs_one_value_at_the_first_step_and_no_more() -> None:
+    network, loss = setting()
+    teleporter, evaluations = Teleporter(torch.optim.SGD(network.parameters(), lr=0.05), Every(50, start=100)), []
+    for _ in range(3):
+        teleporter.maybe(lambda: (evaluations.append(1), loss())[1])
+    assert len(evaluations) == 1
+    Teleporter(torch.optim.SGD(network.parameters(), lr=0.05), Never()).maybe(lambda: pytest.fail("nobody asks"))
+
+
+def test_a_loss_that_differentiates_inside_is_a_loss() -> None:
+    """A penalty on a derivative, as in physics-informed networks, needs its graph also where only a value is asked."""
+    network, _ = setting()
+    x = torch.linspace(-1, 1, 20, dtype=torch.float64).reshape(5, 4).requires_grad_()
+
+    def loss() -> Tensor:
+        out = network(x)
+        (slope,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+        return (slope - 1.0).square().mean()
+
+    teleporter = Teleporter(torch.optim.SGD(network.parameters(), lr=0.05), At(1))
+    assert teleporter.maybe(loss) is None
+    assert teleporter.maybe(loss) is not None
+    assert all(p.grad is None for p in network.parameters())
+
+
+def test_a_standard_closure_is_as_good_where_no_teleport_is_left() -> None:
     """The same steps bit for bit, also with gradients accumulated before, as Lightning does."""
     for accumulated in (False, True):
         results = []
         for teleports in (False, True):
             network, loss = setting()
             bare = torch.optim.Adam(network.parameters(), lr=0.05)
-            optimizer = Teleported(bare, At(9)) if teleports else bare
+            optimizer = Teleported(bare) if teleports else bare
             for _ in range(3):
                 if accumulated:
                     optimizer.zero_grad()
@@ -620,3 +663,15 @@ def test_a_teleporter_never_steps() -> None:
     resumed = Teleporter(sgd, Every(3, start=1), max_hvps=4)
     resumed.load_state_dict(teleporter.state_dict())
     assert resumed.iteration == 5
+
+
+@pytest.mark.parametrize(
+    "weights", [torch.ones(3), torch.ones(2, 1), torch.tensor([1.0, 0.0]), torch.tensor([1.0, math.nan])]
+)
+def test_a_wrong_metric_is_refused_before_the_run_begins(weights: Tensor) -> None:
+    """The first teleport may be hundreds of steps away."""
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+    for make in (Teleporter, Teleported):
+        with pytest.raises(ObjectiveError, match="metric must"):
+            make(optimizer, Every(500, start=300), metric=weights)
+        make(optimizer, Every(500, start=300), metric=torch.ones(2))

@@ -68,6 +68,22 @@ def test_what_makes_no_sense_is_named(make: Any, message: str) -> None:
         make()
 
 
+@pytest.mark.parametrize("unit", ["steps", "epochs"])
+@pytest.mark.parametrize("number", range(4))
+def test_a_schedule_knows_whether_a_teleport_is_left(number: int, unit: Any) -> None:
+    schedule = [
+        Never(unit=unit),
+        Every(3, start=2, stop=9, unit=unit),
+        At([3, 7], unit=unit),
+        Blocks({1: 2, 6: 3}, unit=unit),
+    ][number]
+    planned = [step for step in range(60) if schedule.planned(step, 4)]
+    for step in range(60):
+        assert schedule.left(step, 4) is any(later >= step for later in planned)
+    for endless in (Every(3, unit=unit), WhenItPays(unit=unit)):
+        assert endless.left(10**9, 4)
+
+
 def test_adjacent_blocks_do_not_overlap() -> None:
     assert fires(Blocks({5: 3, 8: 2}), 12) == [5, 6, 7, 8, 9]
 

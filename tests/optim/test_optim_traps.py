@@ -93,10 +93,52 @@ def test_dropout_is_refused_with_a_remedy_and_without_a_trace() -> None:
     before = [p.detach().clone() for p in network.parameters()]
     optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.1), Never())
     random = torch.get_rng_state()
-    with pytest.raises(ObjectiveError, match=r"not deterministic.*module.eval\(\)"):
+    with pytest.raises(ObjectiveError, match=r"not deterministic.*module.eval\(\).*noise='replay'"):
         optimizer.teleport(loss_of(network))
     assert torch.equal(torch.get_rng_state(), random)
     assert all(torch.equal(p, q) for p, q in zip(network.parameters(), before, strict=True))
+
+
+def hum(network: nn.Module) -> Any:
+    """A loss with noise that is too weak for the jumps of the losses to show it, as with dropout of p = 0.001."""
+    return lambda: nn.functional.mse_loss(network(X.double()), Y.double()) * (1.0 + 2e-3 * torch.rand(()))
+
+
+@pytest.mark.parametrize("who", ["Teleported", "Teleporter"])
+def test_a_run_does_not_end_with_a_teleport_that_nobody_asked_for(who: str) -> None:
+    """The default schedule leaves out what it cannot do on a noisy loss; it warns once, and steps go on."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)).double()
+    sgd = torch.optim.SGD(network.parameters(), lr=0.01)
+    optimizer, loss = Teleported(sgd), hum(network)
+    teleporter = optimizer.teleporter
+
+    def train() -> None:
+        for _ in range(150):
+            if who == "Teleported":
+                optimizer.step(loss)
+                continue
+            teleporter.maybe(loss)
+            sgd.zero_grad()
+            loss().backward()
+            sgd.step()
+
+    with pytest.warns(UserWarning, match="training goes on.*not deterministic.*noise='replay'") as seen:
+        train()
+    assert len(seen) == 1
+    assert (teleporter.iteration, teleporter.teleports, teleporter.moved) == (150, 0, False)
+    trials = teleporter.history.trials
+    assert 1 < len(trials) < 5  # what the attempts cost is on the account, and the next ones wait longer
+    assert all(trial.cost <= 4.0 for trial in trials)
+
+
+def test_a_teleport_that_was_asked_for_is_refused_on_a_noisy_loss() -> None:
+    network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)).double()
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.01), At(2))
+    for _ in range(2):
+        optimizer.step(hum(network))
+    with pytest.raises(ObjectiveError, match="noise='replay'"):
+        optimizer.step(hum(network))
 
 
 def test_dropout_can_be_replayed() -> None:

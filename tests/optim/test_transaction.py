@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from levelport.lab.bench import safety
 from levelport.optim import At, Batches, Every, Horizon, LossAccount, Never, Teleported, Teleporter
 from levelport.optim.history import History
+from levelport.optim.loss_account import largest_cost
 from levelport.optim.schedules import Schedule
 from levelport.optim.transaction import Stride
 from levelport.optim.undo import Guard
+from levelport.solvers import Krylov, TeleportResult
 
 
 def network(seed: int = 0, activation: type[nn.Module] = nn.Softplus) -> tuple[nn.Module, Tensor, Tensor]:
@@ -264,6 +266,23 @@ def test_what_a_step_size_can_bear() -> None:
     assert Stride.of(torch.optim.Adam([weight])) == Stride()
 
 
+@pytest.mark.parametrize("nesterov", [False, True], ids=["heavy ball", "nesterov"])
+@pytest.mark.parametrize("momentum", [0.5, 0.9])
+def test_what_momentum_can_bear_is_where_its_iteration_diverges(momentum: float, nesterov: bool) -> None:
+    """On ½ λ p², just below the limit and just above it."""
+    weight = nn.Parameter(torch.ones(1, dtype=torch.float64))
+    bearable = Stride.of(torch.optim.SGD([weight], lr=0.1, momentum=momentum, nesterov=nesterov)).bearable / 0.9
+    for factor, stays in ((0.98, True), (1.02, False)):
+        with torch.no_grad():
+            weight.fill_(1.0)
+        optimizer = torch.optim.SGD([weight], lr=0.1, momentum=momentum, nesterov=nesterov)
+        for _ in range(2000):
+            optimizer.zero_grad()
+            (0.5 * factor * bearable * weight.square()).sum().backward()
+            optimizer.step()
+        assert (abs(weight.item()) < 1.0) is stays
+
+
 def test_defaults_follow_the_kind_of_the_optimizer() -> None:
     weight = [nn.Parameter(torch.ones(1))]
     assert isinstance(Teleporter(torch.optim.SGD(weight, lr=0.1)).schedule, LossAccount)
@@ -271,6 +290,46 @@ def test_defaults_follow_the_kind_of_the_optimizer() -> None:
     adam = Teleporter(torch.optim.Adam(weight)).schedule
     assert isinstance(adam, Never)
     assert "no rule was found" in str(adam)
+
+
+@pytest.mark.parametrize("solver", [Krylov(hvp="exact"), "auto", "sqp"], ids=str)
+def test_the_account_knows_what_trials_of_other_solvers_cost(solver: Any) -> None:
+    """They cost up to ten times as much as those of the default, which the account took for granted."""
+    bills = []
+    for seed in range(3):
+        model, x, y = network(seed, nn.Tanh)
+        model, x, y = model.double(), x.double(), y.double()
+        optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.05), solver=solver)
+        history, schedule = optimizer.history, optimizer.schedule
+        assert isinstance(schedule, LossAccount)
+
+        def compare(
+            result: TeleportResult, history: History = history, schedule: LossAccount = schedule
+        ) -> None:  # before the history learns of it
+            limits = schedule.limits(history)
+            bills.append((result.cost.gradient_equivalents, largest_cost(limits.max_hvps, history)))
+
+        optimizer.register_teleport_hook(compare)
+        for _ in range(300):
+            optimizer.step(lambda m=model, x=x, y=y: nn.functional.mse_loss(m(x), y))  # type: ignore[misc]
+    assert bills
+    assert all(bill <= 1.1 * bound for bill, bound in bills), bills  # a trial may repeat itself
+
+
+def test_the_dearest_bill_counts_where_a_solver_does_not_say_what_it_costs() -> None:
+    history = History()
+    history.product_cost = None
+    history.observe(0, 1.0, math.nan, 100.0)
+    assert largest_cost(4, history) == 4 * 20.0 + 5.0
+    history.teleported(160.0, 4)
+    assert largest_cost(4, history) == 4 * 40.0 + 5.0
+    resumed = History()
+    resumed.product_cost = None
+    resumed.load_state_dict(history.state_dict())
+    assert largest_cost(4, resumed) == largest_cost(4, history)
+    weight = [nn.Parameter(torch.ones(1, dtype=torch.float64))]
+    said = [Teleporter(torch.optim.SGD(weight, lr=0.1), solver=s).history.product_cost for s in ("krylov", "sqp")]
+    assert said == [1.0, None]
 
 
 def test_noise_does_not_fool_the_account() -> None:
@@ -284,6 +343,103 @@ def test_noise_does_not_fool_the_account() -> None:
         optimizer.step(lambda f=factor, c=chosen: f * nn.functional.mse_loss(model(x[c]), y[c]))  # type: ignore[misc]
     trials = len(optimizer.history.trials)
     assert trials <= 12
+
+
+def bowl(scales: list[float]) -> tuple[nn.Parameter, Any]:
+    """A quadratic."""
+    weight, curvatures = nn.Parameter(torch.ones(len(scales), dtype=torch.float64)), torch.tensor(scales).double()
+    return weight, lambda: 0.5 * (curvatures * weight.square()).sum()
+
+
+@pytest.mark.parametrize("solver", ["auto", "krylov"])
+def test_a_teleport_that_is_not_made_says_so(solver: str) -> None:
+    """The valley below is too narrow for the step size: a gain was found, and nobody went there."""
+    weight, loss = bowl([0.01, 1.0, 100.0])
+    optimizer, seen = Teleported(torch.optim.SGD([weight], lr=0.5), Never(), solver=solver), []
+    optimizer.register_teleport_hook(seen.append)
+    result = optimizer.teleport(loss)
+    assert seen == [result]
+    assert result.moved is optimizer.teleporter.moved is False
+    assert torch.equal(weight.detach(), torch.ones(3, dtype=torch.float64))
+    assert (optimizer.teleporter.teleports, optimizer.teleporter.descents) == (0, 0)
+    assert "not made: the valley there is too narrow" in result.message
+    assert "bears a curvature of 3.6" in result.message
+
+
+def test_a_descent_in_place_of_a_teleport_says_so() -> None:
+    """On a round bowl no gradient on the level is larger, and the bottom of the model is taken as a step."""
+    weight, loss = bowl([1.0, 1.0, 1.0])
+    teleporter = Teleporter(torch.optim.SGD([weight], lr=0.5), Never())
+    result = teleporter.teleport(loss)
+    assert result.moved is teleporter.moved is True
+    assert result.gain == 1.0
+    assert (teleporter.teleports, teleporter.descents) == (1, 1)
+    assert "this is the start itself" not in result.message
+    assert "taken as an ordinary step down" in result.message
+    resumed = Teleporter(torch.optim.SGD([weight], lr=0.5), Never())
+    resumed.load_state_dict(teleporter.state_dict())
+    assert (resumed.teleports, resumed.descents) == (1, 1)
+
+
+def test_a_teleport_that_is_made_says_nothing_of_the_kind() -> None:
+    weight, loss = bowl([0.01, 1.0, 100.0])
+    teleporter = Teleporter(torch.optim.SGD([weight], lr=1e-3), Never(), solver="auto")
+    result = teleporter.teleport(loss)
+    assert result.moved is True
+    assert result.gain > 1.0
+    assert (teleporter.teleports, teleporter.descents) == (1, 0)
+    assert "made:" not in result.message
+    assert "step down" not in result.message
+
+
+@pytest.mark.parametrize("lr", [0.0, torch.tensor(0.0)], ids=["number", "tensor"])
+@pytest.mark.parametrize("weights", [None, torch.tensor([1.0, 1.0, 4.0, 4.0])], ids=["plain", "metric"])
+def test_a_group_with_learning_rate_zero_stands_still(weights: Tensor | None, lr: Any) -> None:
+    still, moving = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
+    scales = torch.tensor([1.0, 10.0])
+
+    def loss() -> Tensor:
+        return (scales * moving.square()).sum() + (scales * (still + 0.1 * moving).square()).sum()
+
+    sgd = torch.optim.SGD([{"params": [still], "lr": lr}, {"params": [moving]}], lr=1e-3)
+    teleporter = Teleporter(sgd, Reckless(), metric=weights)
+    before = loss().item()
+    result = teleporter.maybe(loss)
+    assert result is not None
+    assert result.moved
+    assert torch.equal(still.detach(), torch.ones(2))
+    assert not torch.equal(moving.detach(), torch.ones(2))
+    assert loss().item() <= before
+    saved = teleporter.state_dict()
+    with torch.no_grad():  # a step that goes wrong: the way back knows both groups
+        moving.add_(100.0)
+    resumed = Teleporter(sgd, Reckless(), metric=weights)
+    resumed.load_state_dict(saved)
+    assert resumed.maybe(loss) is None
+    assert resumed.undone == 1
+    assert torch.equal(still.detach(), torch.ones(2))
+    assert torch.equal(moving.detach(), torch.ones(2))
+    sgd.param_groups[0]["lr"] = 1e-3
+    Teleporter(sgd, Never(), metric=weights).teleport(loss)
+    assert not torch.equal(still.detach(), torch.ones(2))
+
+
+def test_a_warm_up_from_zero_freezes_nothing() -> None:
+    """All groups at 0: a teleport that was asked for is made, and a schedule that watches waits."""
+    weight, loss = bowl([0.01, 1.0, 100.0])
+    optimizer = Teleported(torch.optim.SGD([weight], lr=1e-3), At(0))
+    warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, step / 5))
+    assert optimizer.param_groups[0]["lr"] == 0.0
+    losses = []
+    for _ in range(8):
+        losses.append(float(optimizer.step(loss)))  # type: ignore[arg-type]
+        warm_up.step()
+    assert optimizer.teleporter.teleports == 1
+    assert losses[1] < losses[0]
+    watching = Teleported(torch.optim.SGD([weight], lr=0.0), LossAccount(start=5.0))
+    for _ in range(40):
+        watching.step(loss)
+    assert not watching.history.trials
 
 
 def partial(unused: bool) -> tuple[nn.Module, Batches, Tensor, Tensor]:

@@ -22,6 +22,7 @@ def scalars(result: TeleportResult, prefix: str = "teleport") -> dict[str, float
     """What is worth a curve, under names that loggers group."""
     values = {
         "gain": result.gain,
+        "moved": float(bool(result.moved)),
         "gradient_norm_before": result.gradient_norm_start,
         "gradient_norm": result.gradient_norm,
         "loss_before": result.value_start,

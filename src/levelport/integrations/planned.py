@@ -32,10 +32,20 @@ class Planned:
         self.how = {"noise": "replay", **how}
         self.teleporter: Teleporter | None = None
         self._waiting: Mapping[str, Any] | None = None
-        self._made(torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0))  # wrong arguments raise here
+        self._try_arguments()
 
     def _made(self, optimizer: torch.optim.Optimizer) -> Teleporter:
         return Teleporter(optimizer, self.schedule, **self.how)
+
+    def _try_arguments(self) -> None:
+        """Wrong ones raise here, on an optimizer that takes all that are right.
+
+        Adam has a metric of its own, and a tensor of weights fits as many variables as it has entries; whether they
+        are the model's is known when the teleporter begins.
+        """
+        metric = self.how.get("metric")
+        entries = metric.numel() if isinstance(metric, torch.Tensor) else 1
+        self._made(torch.optim.Adam([torch.zeros(entries, requires_grad=True)]))
 
     def begin(self, optimizer: torch.optim.Optimizer) -> Teleporter:
         """The teleporter of this optimizer, resumed if a checkpoint was loaded; the same one if it is known already."""

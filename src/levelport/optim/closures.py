@@ -104,10 +104,28 @@ class StepLoss:
             self._unused_at = [p._version for p in self._parameters]
 
     def value(self) -> float:
-        """The loss alone, without graph and without trace; NaN or inf where it is undefined."""
+        """The loss alone, without graph and without trace; NaN or inf where it is undefined.
+
+        A loss that differentiates inside, as those of differential equations do, gets its graph all the same.
+        """
         self.ledger.values += 1
-        with isolated(self._device, replay=self.random_state), torch.no_grad():
-            return float(as_scalar_loss(self.raw()))
+        before = [p.grad for p in self._holders]
+        self._clear_gradients()
+        try:
+            try:
+                with isolated(self._device, replay=self.random_state), torch.no_grad():
+                    value = float(as_scalar_loss(self.raw()))
+            except RuntimeError as error:
+                if "does not require grad" not in str(error):
+                    raise
+                with isolated(self._device, replay=self.random_state), differentiable():
+                    value = float(as_scalar_loss(self.raw()).detach())
+            if any(p.grad is not None for p in self._holders):
+                raise TypeError(RIGHT_FORM)
+        finally:
+            for p, gradient in zip(self._holders, before, strict=True):
+                p.grad = gradient
+        return value
 
     def charge(self, cost: Cost) -> None:
         """Add what an optimizer spent on the same loss by other means."""

@@ -18,6 +18,10 @@ Losses of mini-batches jump, and so do those of a step size that is too long. J 
 next among the last hundred: where losses jump by more than the account may lose, nobody could tell what a trial has
 done, and none is made. Below that a trial counts as paid only if its decrease exceeds what plain steps would have
 bought and twice the jump. So noise makes teleports rarer, never more frequent.
+
+C is known before a trial where the solver says what its products cost, as "krylov", the default, and "auto" do. For
+others ("sqp", symmetries, your own) every product counts as 20 gradient equivalents, or as the dearest bill so far if
+that was dearer: trials are rare with them, and one whose cost nobody could foresee may exceed the bound, once.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ _MOST_VECTORS = 64
 _AMONG = 4  # times the pause: ticks among which the fastest stretch is looked for
 _JUMPS = 100  # ticks among which the largest jump is looked for
 _STANDSTILL = 1e-4  # of the loss per gradient equivalent: slower steps count as this fast where decreases become delays
+
 _EVALUATIONS = 5.0  # of a trial besides its products, at most: two climbs, the bottom, the step and its check
 
 
@@ -54,7 +59,7 @@ class LossAccount(Schedule):
         overdraft: the relative loss that trials may cause.
         start: gradient equivalents before the first trial; early teleports waste the fastest part of a run.
         pause: ticks between trials that pay; doubled after every failure.
-        vectors: size of the first Krylov space.
+        vectors: size of the first Krylov space; for other solvers, the products of the first trial.
 
     Example:
         >>> print(LossAccount())
@@ -123,7 +128,7 @@ class Horizon(Schedule):
         share: of all gradient equivalents that trials may use.
         overdraft: the relative loss that a trial may cause where it comes to nothing, at the fastest recent rate.
         start: gradient equivalents before the first trial.
-        vectors: size of the Krylov space.
+        vectors: size of the Krylov space; for other solvers, the products of a trial.
 
     Example:
         >>> print(Horizon())
@@ -190,12 +195,12 @@ def at_stake(delay: float, history: History, pause: int) -> float:
 
 def largest_cost(vectors: int, history: History) -> float:
     """What a trial with so many Krylov vectors can cost where everything goes wrong but nothing has to be repeated."""
-    return history.product_cost * vectors + _EVALUATIONS
+    return history.price * vectors + _EVALUATIONS
 
 
 def predicted_cost(vectors: int, history: History) -> float:
     """Of a trial with so many Krylov vectors: the products, two evaluations of the move, a check."""
-    return history.product_cost * vectors + 2.5
+    return history.price * vectors + 2.5
 
 
 def _too_early(tick: int, history: History, wait: int) -> bool:

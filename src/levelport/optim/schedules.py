@@ -77,6 +77,18 @@ class Schedule(ABC):
         tick = self.tick(step, steps_per_epoch)
         return not self.watches and tick is not None and self.due(tick, History())
 
+    @property
+    def last(self) -> int | None:
+        """The last tick before which a teleport can take place; None where there is always another one."""
+        return None
+
+    def left(self, step: int, steps_per_epoch: int | None) -> bool:
+        """Whether a teleport may still come, before this step or a later one."""
+        if self.last is None or self.unit == "steps":
+            return self.last is None or step <= self.last
+        assert steps_per_epoch is not None
+        return step <= self.last * steps_per_epoch
+
     def limits(self, history: History) -> Limits | None:
         """What the teleport that is due may use, where the schedule has an opinion."""
         return None
@@ -98,6 +110,10 @@ class Never(Schedule):
 
     def due(self, tick: int, history: History) -> bool:
         return False
+
+    @property
+    def last(self) -> int:
+        return -1
 
     def __str__(self) -> str:
         return f"never: {self.why}" if self.why else "never"
@@ -132,6 +148,10 @@ class Every(Schedule):
         past_end = self.stop is not None and tick >= self.stop
         return tick >= self.start and not past_end and (tick - self.start) % self.period == 0
 
+    @property
+    def last(self) -> int | None:
+        return None if self.stop is None else self.stop - 1 - (self.stop - 1 - self.start) % self.period
+
     def __str__(self) -> str:
         rhythm = f"every {self._one}" if self.period == 1 else f"every {self.period} {self.unit}"
         end = "" if self.stop is None else f", before {self._one} {self.stop}"
@@ -162,6 +182,10 @@ class At(Schedule):
 
     def due(self, tick: int, history: History) -> bool:
         return tick in self.iterations
+
+    @property
+    def last(self) -> int:
+        return self.iterations[-1]
 
     def __str__(self) -> str:
         name = self.unit if len(self.iterations) > 1 else self._one
@@ -207,6 +231,11 @@ class Blocks(Schedule):
 
     def due(self, tick: int, history: History) -> bool:
         return any(start <= tick < start + length for start, length in self.blocks)
+
+    @property
+    def last(self) -> int:
+        start, length = self.blocks[-1]
+        return start + length - 1
 
     def __str__(self) -> str:
         spans = (f"{start} to {start + length - 1}" if length > 1 else str(start) for start, length in self.blocks)

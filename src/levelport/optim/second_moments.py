@@ -10,12 +10,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from levelport.objectives.metric import InMetric
+from levelport.objectives.parameters import ParametersObjective
+
 _BIASED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam, torch.optim.RAdam)
 
 
-def check_metric(metric: object, optimizer: torch.optim.Optimizer) -> None:
-    """Raise where ``metric`` is no metric, or the optimizer has none of its own."""
-    if metric is None or isinstance(metric, Tensor):
+def check_metric(metric: object, optimizer: torch.optim.Optimizer, parameters: list[Tensor]) -> None:
+    """Raise where ``metric`` is no metric of the ``parameters``, or the optimizer has none of its own.
+
+    At once: the first teleport may be hundreds of steps away.
+    """
+    if isinstance(metric, Tensor):
+        InMetric(ParametersObjective(parameters, _nothing), metric)  # asks for size and sign
+        return
+    if metric is None:
         return
     if metric != "optimizer":
         raise ValueError(f"metric must be a tensor of weights, 'optimizer' or None, not {metric!r}.")
@@ -24,6 +33,11 @@ def check_metric(metric: object, optimizer: torch.optim.Optimizer) -> None:
             f"metric='optimizer' needs an optimizer that divides by second moments, such as Adam; "
             f"{type(optimizer).__name__} does not. Pass a tensor of weights, or None."
         )
+
+
+def _nothing() -> Tensor:
+    """A loss that nobody asks for."""
+    return torch.zeros(())
 
 
 def optimizer_metric(optimizer: torch.optim.Optimizer, parameters: list[Tensor]) -> Tensor:

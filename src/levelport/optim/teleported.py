@@ -157,9 +157,10 @@ class Teleported(FlatOptimizer):
         """Teleport if the schedule says so, then let the wrapped optimizer take its step.
 
         Args:
-            closure: a loss-only callable, ``lambda: loss_fn(model(x), y)``; no ``backward()`` inside. Where no teleport
-                is due, or ``teleport_on`` says on what, a standard closure that calls ``backward()`` is as good. May be
-                left out (gradients are then those in ``.grad``) where no teleport is due on a loss of the step.
+            closure: a loss-only callable, ``lambda: loss_fn(model(x), y)``; no ``backward()`` inside. Where the
+                schedule has no teleport left, or ``teleport_on`` says on what, a standard closure that calls
+                ``backward()`` is as good; elsewhere it is refused at the first step, not when a teleport is due. May
+                be left out (gradients are then those in ``.grad``) where no teleport is due on a loss of the step.
 
         Returns:
             The loss before the teleport and the step.
@@ -169,7 +170,7 @@ class Teleported(FlatOptimizer):
             self.wrapped.step()
             return None
         searches = isinstance(self.wrapped, (ArmijoSGD, NewtonCG))  # they need the loss itself
-        either = not searches and not (self.teleporter.planned and self.teleporter.teleport_on is None)
+        either = not searches and (self.teleporter.teleport_on is not None or not self.teleporter.left)
         step_loss = StepLoss(closure, self.all_parameters(), after_backward=self._after_backward, either=either)
         loss = step_loss.evaluate_first()
         on_other = self.teleporter.teleport_on is not None

@@ -12,6 +12,7 @@ teleported point itself.
 from __future__ import annotations
 
 import math
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,7 +23,7 @@ from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from levelport import checks
-from levelport.objective import Cost, Objective, Point
+from levelport.objective import Cost, NotDeterministicError, Objective, Point
 from levelport.objectives.batches import Batches, Loss, check_loss
 from levelport.objectives.distributed import agreed, data_parallel
 from levelport.objectives.isolation import RandomState
@@ -44,6 +45,9 @@ Hook = Callable[[TeleportResult], object]
 """Called with the result of every teleport."""
 
 
+_REPLAY = "Or pass noise='replay', with which every evaluation of a teleport sees the same random numbers."
+
+
 class Teleporter:
     """Moves the parameters of an optimizer to where the gradient is larger, at no higher a loss.
 
@@ -60,6 +64,8 @@ class Teleporter:
         metric: the norm in which gradients are measured, see :func:`levelport.teleport`: a flat tensor of weights, or
             "optimizer" for what Adam and its relatives divide by. None is the ordinary norm.
         noise: "refuse" raises if two evaluations at one point differ (dropout), "replay" repeats the random numbers.
+            A schedule that watches, as the defaults do, is nobody's order to teleport at this step: there "refuse"
+            leaves the trial out, warns once, and training goes on.
         first_step: "included" makes the teleport and a checked gradient step of size 1/λ from it one move; "optimizer"
             leaves the first step to the optimizer, Algorithm 1 of the paper. None takes "optimizer" for
             :class:`~levelport.optim.ArmijoSGD` and :class:`~levelport.optim.NewtonCG`, whose line searches are safe
@@ -72,8 +78,16 @@ class Teleporter:
     Attributes:
         last_teleport: the :class:`TeleportResult` of the last teleport, None before the first.
         iteration: steps counted so far.
-        teleports, undone: moves made, and those among them that were undone.
-        moved: whether the last call changed the parameters: gradients evaluated before it are out of date.
+        teleports: moves made, of both kinds: teleports with their first step, and descents.
+        descents: those among them that were no teleports: none was worth it, and the bottom of the solver's model was
+            taken as an ordinary step down.
+        undone: moves that were taken back.
+        moved: whether the last call changed the parameters, by a move or by taking one back: gradients evaluated before
+            it are out of date. ``last_teleport.moved`` says whether the last teleport did.
+
+    A parameter group whose learning rate is exactly 0 at the time of a teleport stands still, as it does in steps.
+    Where all groups have 0 (the first step of a warm-up) that freezes nothing: a teleport that was asked for moves all
+    of them, and a schedule that watches makes no trial. ``requires_grad=False`` freezes in any case.
 
     Example:
         >>> from levelport.optim import Every
@@ -121,32 +135,41 @@ class Teleporter:
         if teleport_on is not None:
             check_loss("teleport_on", teleport_on)
         self.teleport_on = teleport_on
-        check_metric(metric, optimizer)
+        check_metric(metric, optimizer, self.parameters())
         self.metric = metric
         self.noise = noise
         self.steps_per_epoch = steps_per_epoch
         self.last_teleport: TeleportResult | None = None
         self.iteration = 0
         self.history = History()
-        single = any(p.dtype != torch.float64 for p in self.parameters())
-        self.history.product_cost = 2.0 if single else 1.0
         self._solver = self.settings.begin()
+        self.history.product_cost = self._solver.product_cost(self.parameters()[0].dtype)
         if first_step is not None:
             checks.one_of("first_step", first_step, ("included", "optimizer"))
         searches = isinstance(optimizer, (ArmijoSGD, NewtonCG))
         self.first_step = first_step or ("optimizer" if searches else "included")
-        self.teleports, self.moved = 0, False
+        self.teleports, self.descents, self.moved = 0, 0, False
         self._guard: Guard[OptimizerBack] = Guard(noisy=True)
         self._looked = False  # at the loss before the step to come
         tell_of_steps(optimizer, self._stepped)
         self._distribute = distribute
+        self._warned = False  # that the loss is noisy
         self._spent = 0.0  # gradient equivalents since the start
         self._losses: list[float] = []  # since the last tick
         self._hooks: OrderedDict[int, Hook] = OrderedDict()
 
     def parameters(self) -> list[Tensor]:
-        """The parameters that move: those with ``requires_grad``, of all groups."""
+        """The parameters that may move: those with ``requires_grad``, of all groups."""
         return [p for group in self.optimizer.param_groups for p in group["params"] if p.requires_grad]
+
+    def moving(self) -> list[Tensor]:
+        """Those among them that a teleport moves now: not those of groups with lr=0, unless all groups have it."""
+        return self._stepping() or self.parameters()
+
+    def _stepping(self) -> list[Tensor]:
+        """Those among them that the next step may move."""
+        groups = [group for group in self.optimizer.param_groups if not _at_rest(group)]
+        return [p for group in groups for p in group["params"] if p.requires_grad]
 
     def maybe(self, loss: Loss) -> TeleportResult | None:
         """Count a step, and teleport if the schedule says so. Call it once before every step of the optimizer.
@@ -159,6 +182,8 @@ class Teleporter:
 
         The loss is evaluated once where somebody asks for it: a schedule that watches, or the watch over a move. That
         one needs the losses of 20 steps before a teleport that is planned, to know how far they jump by themselves.
+        The first call evaluates it, too, so that a loss of the wrong form is refused there and not hundreds of steps
+        later.
         """
         if self.schedule.watches_gradient:
             raise ValueError(
@@ -166,7 +191,10 @@ class Teleporter:
                 "WhenStalled(measure='progress'), or let levelport.Teleported take the steps."
             )
         value = None
-        if self.schedule.watches or self.watching or self._soon:
+        first = (
+            self.iteration == 0 and self.left and bool(self.parameters())
+        )  # a loss of the wrong form is refused now, not at a teleport
+        if self.schedule.watches or self.watching or self._soon or first:
             value = StepLoss(loss, self.parameters()).value()
             self.charge(0.5)
         self.charge(1.0)  # what a plain step costs
@@ -195,15 +223,31 @@ class Teleporter:
             return None
         due = self._due(value, gradient_norm)
         self.iteration += 1
+        if self.schedule.watches and not self._stepping():
+            due = False  # without steps there is nothing to compare a trial with
         if not self._guard.grants(due, value):
             return None
         target, other = (loss, None) if self.teleport_on is None else (self.teleport_on, loss)
         if target is None:
             raise TypeError(RIGHT_FORM)
-        result = self._teleport(target, random_state, level=value, due=True, unused=other)
+        spent = self._spent
+        try:
+            result = self._teleport(target, random_state, level=value, due=True, unused=other)
+        except NotDeterministicError as error:
+            if not self.schedule.watches:
+                raise
+            self._warn_of_noise(error)
+            self.history.teleported(self._spent - spent)  # a trial that brought nothing: the next one waits longer
+            return None
         if self.schedule.watches:
-            self.history.teleported(result.cost.gradient_equivalents)
+            self.history.teleported(result.cost.gradient_equivalents, result.nhev)
         return result
+
+    def _warn_of_noise(self, error: NotDeterministicError) -> None:
+        """Once: nobody asked for a teleport at this very step, so training must not end with it."""
+        if not self._warned:
+            self._warned = True
+            warnings.warn(f"training goes on, but a teleport was left out, since {error} (Said once.)", stacklevel=4)
 
     def count(self) -> None:
         """Count a step whose loss nobody knows; an error if the schedule asks for it there."""
@@ -219,6 +263,11 @@ class Teleporter:
     def planned(self) -> bool:
         """Whether a schedule that is fixed in advance has a teleport before the next step."""
         return self.schedule.planned(self.iteration, self.steps_per_epoch)
+
+    @property
+    def left(self) -> bool:
+        """Whether the schedule may still ask for a teleport, before the next step or a later one."""
+        return self.schedule.left(self.iteration, self.steps_per_epoch)
 
     @property
     def _soon(self) -> bool:
@@ -249,8 +298,9 @@ class Teleporter:
             random_state: with noise="replay", where random numbers start; None is the present state.
 
         Returns:
-            The result; its ``x`` is the flat vector of the teleported parameters. The parameters themselves are there,
-            or where the first step from there led, see ``first_step``.
+            The result; its ``x`` is the flat vector of the teleported parameters. Its ``moved`` says whether the move
+            was made; ``message`` says why not, or that it was a mere descent. If it was, the parameters are at ``x``,
+            or where the first step from there led, see ``first_step``, and ``value_after`` is the loss there.
         """
         return self._teleport(loss, random_state, level=math.nan, due=False)
 
@@ -268,7 +318,8 @@ class Teleporter:
         due: bool,
         unused: Loss | None = None,
     ) -> TeleportResult:
-        inner = ParametersObjective(self.parameters(), loss, noise=self.noise, random_state=random_state)
+        self.moved = False
+        inner = ParametersObjective(self.moving(), loss, noise=self.noise, random_state=random_state)
         start, generators = inner.current(), RandomState.capture(inner.device)
         end = start
         try:
@@ -282,13 +333,19 @@ class Teleporter:
                 landing = checked.landing
                 result = checked.completed(result, objective.cost - spent + other.cost)
             end = landing.point.x
+        except NotDeterministicError as error:
+            self.charge(inner.cost.gradient_equivalents)
+            if self.noise == "replay":  # what differs are other random numbers than torch's
+                raise
+            raise NotDeterministicError(f"{error} {_REPLAY}") from None
         finally:
             inner.load(end)
             generators.restore()
-        self.moved = end is not start
-        self.teleports += self.moved
+        self.moved, descent = end is not start, end is not start and move.lower is not None
+        self.teleports, self.descents = self.teleports + self.moved, self.descents + descent
+        result = replace(result, moved=self.moved, detail=_told(result.detail, landing.refused, descent=descent))
         if self.moved and self._can_undo:
-            self._guard.watch(level, OptimizerBack.to(start, self.parameters(), self.optimizer))
+            self._guard.watch(level, OptimizerBack.to(self._whole(start), self.parameters(), self.optimizer))
         self._guard.forget()
         self.last_teleport = result
         self.charge(result.cost.gradient_equivalents)
@@ -297,6 +354,12 @@ class Teleporter:
         for hook in list(self._hooks.values()):
             hook(result)
         return result
+
+    def _whole(self, start: Tensor) -> Tensor:
+        """All parameters as they were where those that moved were at ``start``."""
+        moving = dict.fromkeys(self.moving())
+        before = dict(zip(moving, start.split([p.numel() for p in moving]), strict=True))
+        return torch.cat([before.get(p, p.detach().reshape(-1)) for p in dict.fromkeys(self.parameters())])
 
     def _move(self, objective: Objective, before: Point, due: bool) -> tuple[Move, Landing]:
         """The teleport and where its first step leads, in the metric that was asked for."""
@@ -317,10 +380,17 @@ class Teleporter:
         return land(objective, before, move, stride) if takes else Landing(move.lower or move.point)
 
     def metric_now(self) -> Tensor | None:
-        """The weights of the metric as they stand, flat; None for the ordinary norm."""
-        if self.metric is None or isinstance(self.metric, Tensor):
+        """The weights of the metric as they stand, flat, for the parameters that move; None for the ordinary norm."""
+        if self.metric is None:
+            return None
+        moving = self.moving()
+        if not isinstance(self.metric, Tensor):
+            return optimizer_metric(self.optimizer, moving)
+        known = list(dict.fromkeys(self.parameters()))
+        if len(moving) == len(known):
             return self.metric
-        return optimizer_metric(self.optimizer, self.parameters())
+        parts = dict(zip(known, self.metric.split([p.numel() for p in known]), strict=True))
+        return torch.cat([parts[p] for p in moving])
 
     def _unused(self, loss: Loss | Batches, step_loss: Loss | None) -> Objective | None:
         """The loss on samples that a teleport on ``loss`` does not use, as far as there is one."""
@@ -329,7 +399,7 @@ class Teleporter:
             other = Batches(loss.loss, loss.unused)
         if other is None or self._distribute is not None:
             return None
-        inner = ParametersObjective(self.parameters(), other, noise=self.noise)
+        inner = ParametersObjective(self.moving(), other, noise=self.noise)
         return data_parallel(inner, inner.current())
 
     def _completed(self, result: TeleportResult, landing: Landing, spent: Cost) -> TeleportResult:
@@ -380,6 +450,7 @@ class Teleporter:
             "losses": list(self._losses),
             "history": self.history.state_dict(),
             "teleports": self.teleports,
+            "descents": self.descents,
             "solver": self._solver.state_dict(),
             "guard": self._guard.state_dict(),
             "back": None if (back := self._guard.back) is None else back.state_dict(self.optimizer),
@@ -392,6 +463,7 @@ class Teleporter:
         self._losses = list(state_dict["losses"])
         self.history.load_state_dict(state_dict["history"])
         self.teleports = state_dict["teleports"]
+        self.descents = state_dict.get("descents", 0)
         back = None if state_dict["back"] is None else OptimizerBack.of(state_dict["back"], self.optimizer)
         self._guard.load_state_dict(state_dict["guard"], back)
         self.last_teleport = None
@@ -400,3 +472,19 @@ class Teleporter:
 
     def __repr__(self) -> str:
         return f"Teleporter({self.schedule}, solver={self.settings.solver!r}, momentum={self.momentum!r})"
+
+
+def _at_rest(group: Mapping[str, Any]) -> bool:
+    """Whether the learning rate of a parameter group is 0; optimizers without one never rest."""
+    lr = group.get("lr")
+    return lr is not None and float(lr) == 0.0
+
+
+def _told(detail: str, refused: str, *, descent: bool) -> str:
+    """What the optimizer made of a teleport, after what the solver says of it."""
+    told = [detail]
+    if refused:
+        told.append(f"not made: {refused}")
+    if descent:
+        told.append("no teleport: the bottom of the model was taken as an ordinary step down")
+    return "; ".join(filter(None, told))

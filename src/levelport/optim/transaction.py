@@ -29,10 +29,17 @@ _BEARABLE = 0.9  # of the curvature at which a fixed step diverges
 
 @dataclass(frozen=True)
 class Landing:
-    """Where a move ends: the point, and the size of the gradient step that led there from the teleport (0: none)."""
+    """Where a move ends.
+
+    Attributes:
+        point: the start itself, where the move is not made.
+        step: size of the gradient step that led there from the teleport; 0 for none.
+        refused: why the move is not made, where the teleport found a point to move to.
+    """
 
     point: Point
     step: float = 0.0
+    refused: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,16 +55,25 @@ class Stride:
     step: float = 0.0
 
     @classmethod
-    def fixed(cls, lr: float, momentum: float = 0.0, dampening: float = 0.0) -> Stride:
-        """Gradient descent with momentum: it diverges above 2 (1 + momentum)/(lr (1 - dampening)) (Polyak, 1964)."""
-        return cls(_BEARABLE * 2.0 * (1.0 + momentum) / max(lr * (1.0 - dampening), 1e-300), lr)
+    def fixed(cls, lr: float, momentum: float = 0.0, dampening: float = 0.0, *, nesterov: bool = False) -> Stride:
+        """Gradient descent with momentum β: it diverges above 2 (1 + β)/(lr (1 - dampening)) (Polyak, 1964).
+
+        Nesterov's, which torch has without dampening, steps along g + β (β b + g), b the buffer. On ½ λ p² that is a
+        linear map of (p, b) with determinant β (1 - lr λ) and trace (1 + β) (1 - lr λ), whose eigenvalue reaches -1 at
+        lr λ = 2 (1 + β)/(1 + 2β): the look ahead costs it most of what momentum can bear.
+        """
+        reach = lr * (1.0 + 2.0 * momentum) if nesterov else lr * (1.0 - dampening)
+        return cls(_BEARABLE * 2.0 * (1.0 + momentum) / max(reach, 1e-300), lr)
 
     @classmethod
     def of(cls, optimizer: torch.optim.Optimizer) -> Stride:
         """That of torch's SGD, the shortest and the longest over its groups."""
         if not isinstance(optimizer, torch.optim.SGD):
             return cls()
-        groups = [cls.fixed(float(g["lr"]), g["momentum"], g["dampening"]) for g in optimizer.param_groups]
+        groups = [
+            cls.fixed(float(g["lr"]), g["momentum"], g["dampening"], nesterov=g["nesterov"])
+            for g in optimizer.param_groups
+        ]
         return cls(min(g.bearable for g in groups), max(g.step for g in groups))
 
 
@@ -71,13 +87,14 @@ def land(objective: Objective, start: Point, move: Move, stride: Stride = Stride
     if stride.step > 0.0 and point.x is not start.x:
         following = objective.at(point.x - stride.step * point.gradient).value
         if not following <= point.value:
-            return Landing(start)
+            return Landing(start, refused="the optimizer's own next step would climb there")
     return landing
 
 
 def _first_step(objective: Objective, start: Point, move: Move, bearable: float) -> Landing:
     if move.lower is not None:
-        return Landing(move.lower if not move.result.curvature > bearable else start)
+        narrow = move.result.curvature > bearable
+        return _too_narrow(start, move.result.curvature, bearable) if narrow else Landing(move.lower)
     end = move.point
     if end.x is start.x or end.gradient_norm == 0.0:
         return Landing(end)
@@ -89,9 +106,19 @@ def _first_step(objective: Objective, start: Point, move: Move, bearable: float)
         trial = objective.at(end.x - size * end.gradient)
         if math.isfinite(trial.value) and trial.value <= min(end.value - asked, start.value):
             averaged = Certificate.averaged(end, trial) if math.isfinite(bearable) else None
-            return Landing(start) if averaged is not None and averaged.curvature > bearable else Landing(trial, size)
+            if averaged is not None and averaged.curvature > bearable:
+                return _too_narrow(start, averaged.curvature, bearable)
+            return Landing(trial, size)
         size *= 0.5
-    return Landing(start)
+    return Landing(start, refused="no gradient step descends from there")
+
+
+def _too_narrow(start: Point, curvature: float, bearable: float) -> Landing:
+    return Landing(
+        start,
+        refused=f"the valley there is too narrow for the optimizer's step size, which bears a curvature of "
+        f"{bearable:.3g}, not of {curvature:.3g}",
+    )
 
 
 @dataclass(frozen=True)
@@ -111,9 +138,7 @@ class Unused:
     def completed(self, result: TeleportResult, cost: Cost) -> TeleportResult:
         """The result of the move with what was found here."""
         detail = result.detail
-        if self.share == 0.0:
-            detail = "not made: the loss rises on samples that were not used"
-        elif self.share < 1.0:
+        if 0.0 < self.share < 1.0:
             detail = f"shortened to {self.share:g}: further on the loss rises on samples that were not used"
         after, cost = self.landing.point.value, replace(cost, seconds=result.cost.seconds)
         return replace(result, detail=detail, unused_change=self.change, value_after=after, cost=cost)
@@ -132,4 +157,4 @@ def check_unused(seen: Objective, unused: Objective, start: Point, landing: Land
             return Unused(Landing(point, landing.step), change, share)
         share *= 0.5
         point = seen.at(torch.lerp(start.x, landing.point.x, share))
-    return Unused(Landing(start), 0.0, 0.0)
+    return Unused(Landing(start, refused="the loss rises on samples that were not used"), 0.0, 0.0)

@@ -123,6 +123,14 @@ class Solver(ABC):
     def load_state_dict(self, state: Mapping[str, float]) -> None:  # noqa: B027  (most solvers remember nothing)
         """The inverse of :meth:`state_dict`."""
 
+    def product_cost(self, dtype: torch.dtype) -> float | None:
+        """Gradient equivalents of a Hessian-vector product and of what goes with it, at most; None: nobody can say.
+
+        For schedules that make a trial only where they can afford it. Where a solver does not say, they go by the bills
+        of its trials.
+        """
+        return None
+
     def view(self, objective: Objective, start: Point) -> tuple[Objective, Point]:
         """f and the start as the solver wants to see them, for instance with other Hessian-vector products."""
         return objective, start

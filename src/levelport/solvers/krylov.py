@@ -91,6 +91,11 @@ class Krylov(Solver):
         self._memory.radius = state["radius"]
         self._memory.first_norm = None if math.isnan(state["first_norm"]) else state["first_norm"]
 
+    def product_cost(self, dtype: torch.dtype) -> float:
+        """Of a product alone: a model takes nothing else besides the few evaluations of every move."""
+        exact = self.hvp == "exact" or (self.hvp is None and dtype != torch.float64)
+        return 2.0 if exact else 1.0
+
     def view(self, objective: Objective, start: Point) -> tuple[Objective, Point]:
         """The objective with the products that were chosen."""
         exact = objective.dtype != torch.float64 or getattr(objective, "cheap_products", False)

@@ -11,6 +11,8 @@ from levelport.objective import Cost
 from levelport.objectives.structure import X
 from levelport.solvers.certificate import Certificate
 
+_STAYED = "; this is the start itself"
+
 
 class TeleportStatus(Enum):
     """Why a teleport ended. The value is the sentence shown to people."""
@@ -27,16 +29,14 @@ class TeleportStatus(Enum):
         "the point is near where a model of f has its largest gradient at this level; "
         "nobody has spent a Hessian-vector product there to say how near"
     )
-    NOT_WORTHWHILE = (
-        "at this level the model's largest gradient is hardly larger than the one here; this is the start itself"
-    )
+    NOT_WORTHWHILE = "at this level the model's largest gradient is hardly larger than the one here" + _STAYED
     MOVED = "the move was made as it was asked for; it does not look for a KKT point"
     STOPPED = "the callback asked to stop"
     STATIONARY_START = "the gradient vanishes at the start, so every direction is as good as any other"
     NON_FINITE_START = (
         "the value or the gradient at the start is not finite; start from a point where the loss is defined"
     )
-    NO_FEASIBLE_GAIN = "no point was found that keeps the value and has a larger gradient; this is the start itself"
+    NO_FEASIBLE_GAIN = "no point was found that keeps the value and has a larger gradient" + _STAYED
 
     @property
     def success(self) -> bool:
@@ -73,6 +73,10 @@ class TeleportResult(Generic[X]):
         trace: a row per iteration.
         first_step, value_after: inside an optimizer, where the first step belongs to the move: its size (0 if there was
             none), and f where the optimizer goes on. NaN outside.
+        moved: inside an optimizer, whether the parameters moved: to ``x`` or, with the first step, on from there; or,
+            where ``x`` is the start, down to the bottom of the solver's model, an ordinary step. False also where a
+            teleport was found and not made, so that ``x`` and ``gain`` tell of a point that nobody went to;
+            ``message`` says why. None outside.
         unused_change: change of f on samples that the teleport did not use, from before the move to where the optimizer
             goes on. NaN where nobody looked.
 
@@ -93,6 +97,7 @@ class TeleportResult(Generic[X]):
     first_step: float = math.nan
     value_after: float = math.nan
     unused_change: float = math.nan
+    moved: bool | None = None
 
     @property
     def success(self) -> bool:
@@ -101,8 +106,10 @@ class TeleportResult(Generic[X]):
 
     @property
     def message(self) -> str:
-        """The status as a sentence, with what the solver adds to it."""
+        """The status as a sentence, with what the solver, or the optimizer that asked, adds to it."""
         sentence = self.status.value
+        if self.moved:  # down, as an ordinary step: the parameters are not at the start
+            sentence = sentence.removesuffix(_STAYED)
         return f"{sentence} ({self.detail})" if self.detail else sentence
 
     @property

@@ -191,6 +191,7 @@ class _Descent:
         self.trace: list[MinimizeRow] = []
         self.show: Callable[[MinimizeRow], None] = lambda row: None
         self._history = History()
+        self._history.product_cost = self._solver.product_cost(objective.dtype)
         self._callback = callback
         self._asked_to_stop = False
         self._before = objective.cost

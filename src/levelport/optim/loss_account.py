@@ -37,7 +37,6 @@ _MOST_VECTORS = 64
 _AMONG = 4  # times the pause: ticks among which the fastest stretch is looked for
 _JUMPS = 100  # ticks among which the largest jump is looked for
 _STANDSTILL = 1e-4  # of the loss per gradient equivalent: slower steps count as this fast where decreases become delays
-
 _EVALUATIONS = 5.0  # of a trial besides its products, at most: two climbs, the bottom, the step and its check
 
 

@@ -64,7 +64,9 @@ def logistic_goals(races: pd.DataFrame) -> list[Claim]:
                 f"{int(np.isinf(alone).sum())})",
             )
         )
-        for rival, most in ((NEWTON_CG, 1.0), (LBFGS, 3.0)):
+        for rival, most in ((NEWTON_CG, 1.0), (NEWTON_CG_DIFFERENCES, 1.0), (LBFGS, 3.0)):
+            if rival not in ran_everywhere:
+                continue
             median = ours.median() / costs[rival].median()
             lower, middle, upper = tables.ratio_quartiles(ours, costs[rival])
             goals.append(

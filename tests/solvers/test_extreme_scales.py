@@ -53,3 +53,14 @@ def test_gradient_that_vanishes_on_the_way(solver: str) -> None:
     start = torch.tensor([0.1, 0.3], dtype=torch.float64)
     result = teleport(lambda w: torch.sin(1 / (1e25 * w)).sum(), start * 1e-25, solver, level_set=True)
     assert result.gain >= 1.0
+
+
+def test_a_gradient_whose_inverse_is_no_number_of_the_dtype() -> None:
+    """1/‖∇f‖ exceeds the largest float32 here, and torch refuses such a factor."""
+    start = torch.tensor([-0.3, 1.0, -1.4, 1.4])
+    gains = [
+        teleport(lambda x, scale=scale: scale * torch.nn.functional.softplus(x).sum(), start).gain
+        for scale in (1.0, 1e-39)
+    ]
+    assert gains[1] == pytest.approx(gains[0], rel=1e-2)
+    assert gains[0] > 1.01

@@ -116,8 +116,11 @@ class LevelSetAscent:
         gradient = tangential if expected else image
         if old is not None:
             torch.sub(point.x, old.point.x, out=s)
-            scale = (old.point.gradient_norm / size) ** _POWER / size
-            torch.sub(old.ascent, gradient, alpha=scale, out=y)  # before r, where the old ascent is
+            ratio = (old.point.gradient_norm / size) ** _POWER  # y before r, where the old ascent is
+            if ratio / size <= torch.finfo(y.dtype).max:
+                torch.sub(old.ascent, gradient, alpha=ratio / size, out=y)
+            else:  # a factor alpha= must not exceed the range of the dtype
+                torch.sub(old.ascent, torch.div(gradient, size, out=y), alpha=ratio, out=y)
             if expected:
                 s.addcmul_(n, torch.dot(s, n), value=-1.0)
                 y.addcmul_(n, torch.dot(y, n), value=-1.0)

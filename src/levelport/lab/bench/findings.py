@@ -255,7 +255,7 @@ def _seconds_sentences(timings: pd.DataFrame) -> list[str]:
         return []
     spent = pivot(timings, "seconds_1e-10")
     words = []
-    for name in (ALONE, NEWTON_CG, LBFGS):
+    for name in (ALONE, *NEWTON_METHODS, LBFGS):
         if name in spent:
             _, middle, _ = tables.ratio_quartiles(spent[OURS], spent[name])
             words.append(f"{middle:.2f} times as long as {name}")

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from levelport.lab.bench.competitors import LBFGS, LBFGS_60, NEWTON_CG, NO_CLIMB, OURS
+from levelport.lab.bench.competitors import LBFGS, LBFGS_60, NEWTON_CG, NEWTON_CG_DIFFERENCES, NO_CLIMB, OURS
 from levelport.lab.bench.instances import ProblemName
 from levelport.lab.bench.races import RaceSpec, accuracy, race
 from levelport.lab.engine.spec import Run
@@ -33,6 +33,7 @@ MAIN = (
     LBFGS,
     LBFGS_60,
     NEWTON_CG,
+    NEWTON_CG_DIFFERENCES,
 )
 """GD has the paper's Armijo constant here; elsewhere in the benchmark it has that of ``minimize``."""
 

@@ -79,12 +79,12 @@ def positive(**settings: object) -> None:
 def weight(name: str, value: object) -> float:
     """``value`` as what multiplies a part of a sum: a finite number of at least 0, or an error."""
     try:
-        number = float(value)  # type: ignore[arg-type]  # a tensor of one entry is a number, too
+        factor = float(value)  # type: ignore[arg-type]  # a tensor of one entry is a number, too
     except (TypeError, ValueError):
-        number = math.nan
-    if not 0.0 <= number < math.inf:
+        factor = math.nan
+    if not 0.0 <= factor < math.inf:
         raise ValueError(f"{name} must be a finite number of at least 0, not {value!r}.")
-    return number
+    return factor
 
 
 def one_of(name: str, value: object, allowed: Iterable[str]) -> None:

@@ -322,7 +322,7 @@ def test_standard_closures_teleport_on_a_loss_of_their_own() -> None:
             if form == "in-place":
                 loss().backward()  # there is something to zero
             optimizer.step(closure)
-        assert optimizer.teleporter.teleports == 2
+        assert optimizer.teleporter.moves == 2
         results.append(parameters_of(network))
     for other in results[1:]:
         assert_identical(results[0], other)

@@ -16,7 +16,7 @@ from levelport.optim import At, Batches, Every, Horizon, LossAccount, Never, Tel
 from levelport.optim.history import History
 from levelport.optim.loss_account import largest_cost
 from levelport.optim.schedules import Schedule
-from levelport.optim.transaction import Stride
+from levelport.optim.transaction import Landing, Stride
 from levelport.optim.undo import Guard
 from levelport.solvers import Krylov, TeleportResult
 
@@ -190,10 +190,10 @@ def test_batches_do_not_undo_moves_whoever_takes_the_steps() -> None:
     for seed in range(4):
         wrapped, model = on_batches("step", seed)
         teleporter, twin = on_batches("maybe", seed)
-        assert (teleporter.teleports, teleporter.undone) == (wrapped.teleports, wrapped.undone)
+        assert (teleporter.moves, teleporter.undone) == (wrapped.moves, wrapped.undone)
         for p, q in zip(model.parameters(), twin.parameters(), strict=True):
             torch.testing.assert_close(p, q)
-        moves, undone = moves + teleporter.teleports, undone + teleporter.undone
+        moves, undone = moves + teleporter.moves, undone + teleporter.undone
     assert moves >= 20  # of 24
     assert undone <= 4
 
@@ -201,7 +201,7 @@ def test_batches_do_not_undo_moves_whoever_takes_the_steps() -> None:
 def test_losses_of_batches_are_not_held_against_the_loss_of_all_data() -> None:
     """The level of a teleport by hand is one of another loss than the steps'."""
     outcomes = [on_batches("by hand", seed)[0] for seed in range(4)]
-    assert sum(teleporter.teleports for teleporter in outcomes) == 8
+    assert sum(teleporter.moves for teleporter in outcomes) == 8
     assert sum(teleporter.undone for teleporter in outcomes) <= 1
 
 
@@ -351,6 +351,15 @@ def bowl(scales: list[float]) -> tuple[nn.Parameter, Any]:
     return weight, lambda: 0.5 * (curvatures * weight.square()).sum()
 
 
+@pytest.mark.parametrize("weights", [None, torch.ones(3)], ids=["plain", "metric"])
+def test_the_reason_of_a_refusal_is_told_in_any_metric(weights: Tensor | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    weight, loss = bowl([0.01, 1.0, 100.0])
+    monkeypatch.setattr("levelport.optim.teleporter.land", lambda f, start, *_: Landing(start, refused="of a whim"))
+    result = Teleporter(torch.optim.SGD([weight], lr=1e-3), Never(), metric=weights).teleport(loss)
+    assert result.moved is False
+    assert "not made: of a whim" in result.message
+
+
 @pytest.mark.parametrize("solver", ["auto", "krylov"])
 def test_a_teleport_that_is_not_made_says_so(solver: str) -> None:
     """The valley below is too narrow for the step size: a gain was found, and nobody went there."""
@@ -373,12 +382,12 @@ def test_a_descent_in_place_of_a_teleport_says_so() -> None:
     result = teleporter.teleport(loss)
     assert result.moved is teleporter.moved is True
     assert result.gain == 1.0
-    assert (teleporter.teleports, teleporter.descents) == (1, 1)
+    assert (teleporter.teleports, teleporter.descents, teleporter.moves) == (0, 1, 1)
     assert "this is the start itself" not in result.message
     assert "taken as an ordinary step down" in result.message
     resumed = Teleporter(torch.optim.SGD([weight], lr=0.5), Never())
     resumed.load_state_dict(teleporter.state_dict())
-    assert (resumed.teleports, resumed.descents) == (1, 1)
+    assert (resumed.teleports, resumed.descents) == (0, 1)
 
 
 def test_a_teleport_that_is_made_says_nothing_of_the_kind() -> None:
@@ -434,7 +443,7 @@ def test_a_warm_up_from_zero_freezes_nothing() -> None:
     for _ in range(8):
         losses.append(float(optimizer.step(loss)))  # type: ignore[arg-type]
         warm_up.step()
-    assert optimizer.teleporter.teleports == 1
+    assert optimizer.teleporter.moves == 1
     assert losses[1] < losses[0]
     watching = Teleported(torch.optim.SGD([weight], lr=0.0), LossAccount(start=5.0))
     for _ in range(40):

@@ -33,6 +33,7 @@ from levelport.optim import defaults
 from levelport.optim.armijo import ArmijoSGD
 from levelport.optim.closures import RIGHT_FORM, StepLoss
 from levelport.optim.history import History
+from levelport.optim.moving import moving, part_for, stepping, trainable, whole_with
 from levelport.optim.newton_cg import NewtonCG
 from levelport.optim.schedules import Schedule
 from levelport.optim.second_moments import check_metric, optimizer_metric
@@ -78,10 +79,10 @@ class Teleporter:
     Attributes:
         last_teleport: the :class:`TeleportResult` of the last teleport, None before the first.
         iteration: steps counted so far.
-        teleports: moves made, of both kinds: teleports with their first step, and descents.
-        descents: those among them that were no teleports: none was worth it, and the bottom of the solver's model was
-            taken as an ordinary step down.
-        undone: moves that were taken back.
+        teleports: teleports made, with their first step.
+        descents: other moves made: no teleport was worth it, and the bottom of the solver's model was taken as an
+            ordinary step down.
+        moves, undone: both together, and those among them that were taken back.
         moved: whether the last call changed the parameters, by a move or by taking one back: gradients evaluated before
             it are out of date. ``last_teleport.moved`` says whether the last teleport did.
 
@@ -160,16 +161,7 @@ class Teleporter:
 
     def parameters(self) -> list[Tensor]:
         """The parameters that may move: those with ``requires_grad``, of all groups."""
-        return [p for group in self.optimizer.param_groups for p in group["params"] if p.requires_grad]
-
-    def moving(self) -> list[Tensor]:
-        """Those among them that a teleport moves now: not those of groups with lr=0, unless all groups have it."""
-        return self._stepping() or self.parameters()
-
-    def _stepping(self) -> list[Tensor]:
-        """Those among them that the next step may move."""
-        groups = [group for group in self.optimizer.param_groups if not _at_rest(group)]
-        return [p for group in groups for p in group["params"] if p.requires_grad]
+        return trainable(self.optimizer)
 
     def maybe(self, loss: Loss) -> TeleportResult | None:
         """Count a step, and teleport if the schedule says so. Call it once before every step of the optimizer.
@@ -191,9 +183,7 @@ class Teleporter:
                 "WhenStalled(measure='progress'), or let levelport.Teleported take the steps."
             )
         value = None
-        first = (
-            self.iteration == 0 and self.left and bool(self.parameters())
-        )  # a loss of the wrong form is refused now, not at a teleport
+        first = self.iteration == 0 and self.left and bool(self.parameters())
         if self.schedule.watches or self.watching or self._soon or first:
             value = StepLoss(loss, self.parameters()).value()
             self.charge(0.5)
@@ -223,7 +213,7 @@ class Teleporter:
             return None
         due = self._due(value, gradient_norm)
         self.iteration += 1
-        if self.schedule.watches and not self._stepping():
+        if self.schedule.watches and not stepping(self.optimizer):
             due = False  # without steps there is nothing to compare a trial with
         if not self._guard.grants(due, value):
             return None
@@ -286,6 +276,11 @@ class Teleporter:
         return self._guard.watching
 
     @property
+    def moves(self) -> int:
+        """Teleports and descents that were made."""
+        return self.teleports + self.descents
+
+    @property
     def undone(self) -> int:
         """Moves that were taken back."""
         return self._guard.undone
@@ -319,7 +314,7 @@ class Teleporter:
         unused: Loss | None = None,
     ) -> TeleportResult:
         self.moved = False
-        inner = ParametersObjective(self.moving(), loss, noise=self.noise, random_state=random_state)
+        inner = ParametersObjective(moving(self.optimizer), loss, noise=self.noise, random_state=random_state)
         start, generators = inner.current(), RandomState.capture(inner.device)
         end = start
         try:
@@ -341,11 +336,14 @@ class Teleporter:
         finally:
             inner.load(end)
             generators.restore()
-        self.moved, descent = end is not start, end is not start and move.lower is not None
-        self.teleports, self.descents = self.teleports + self.moved, self.descents + descent
+        self.moved = end is not start
+        descent = self.moved and move.lower is not None
+        self.descents += descent
+        self.teleports += self.moved and not descent
         result = replace(result, moved=self.moved, detail=_told(result.detail, landing.refused, descent=descent))
         if self.moved and self._can_undo:
-            self._guard.watch(level, OptimizerBack.to(self._whole(start), self.parameters(), self.optimizer))
+            left = whole_with(inner.parameters, start, self.parameters())
+            self._guard.watch(level, OptimizerBack.to(left, self.parameters(), self.optimizer))
         self._guard.forget()
         self.last_teleport = result
         self.charge(result.cost.gradient_equivalents)
@@ -354,12 +352,6 @@ class Teleporter:
         for hook in list(self._hooks.values()):
             hook(result)
         return result
-
-    def _whole(self, start: Tensor) -> Tensor:
-        """All parameters as they were where those that moved were at ``start``."""
-        moving = dict.fromkeys(self.moving())
-        before = dict(zip(moving, start.split([p.numel() for p in moving]), strict=True))
-        return torch.cat([before.get(p, p.detach().reshape(-1)) for p in dict.fromkeys(self.parameters())])
 
     def _move(self, objective: Objective, before: Point, due: bool) -> tuple[Move, Landing]:
         """The teleport and where its first step leads, in the metric that was asked for."""
@@ -373,7 +365,7 @@ class Teleporter:
         landing = self._land(weighted, seen, move, Stride())
         point = weighted.underneath(landing.point)
         result = replace(move.result, x=weighted.underneath(move.point).x)
-        return replace(move, result=result), Landing(point, landing.step)
+        return replace(move, result=result), replace(landing, point=point)
 
     def _land(self, objective: Objective, before: Point, move: Move, stride: Stride) -> Landing:
         takes = self.first_step == "included"
@@ -383,14 +375,9 @@ class Teleporter:
         """The weights of the metric as they stand, flat, for the parameters that move; None for the ordinary norm."""
         if self.metric is None:
             return None
-        moving = self.moving()
         if not isinstance(self.metric, Tensor):
-            return optimizer_metric(self.optimizer, moving)
-        known = list(dict.fromkeys(self.parameters()))
-        if len(moving) == len(known):
-            return self.metric
-        parts = dict(zip(known, self.metric.split([p.numel() for p in known]), strict=True))
-        return torch.cat([parts[p] for p in moving])
+            return optimizer_metric(self.optimizer, moving(self.optimizer))
+        return part_for(moving(self.optimizer), self.parameters(), self.metric)
 
     def _unused(self, loss: Loss | Batches, step_loss: Loss | None) -> Objective | None:
         """The loss on samples that a teleport on ``loss`` does not use, as far as there is one."""
@@ -399,7 +386,7 @@ class Teleporter:
             other = Batches(loss.loss, loss.unused)
         if other is None or self._distribute is not None:
             return None
-        inner = ParametersObjective(self.moving(), other, noise=self.noise)
+        inner = ParametersObjective(moving(self.optimizer), other, noise=self.noise)
         return data_parallel(inner, inner.current())
 
     def _completed(self, result: TeleportResult, landing: Landing, spent: Cost) -> TeleportResult:
@@ -463,7 +450,7 @@ class Teleporter:
         self._losses = list(state_dict["losses"])
         self.history.load_state_dict(state_dict["history"])
         self.teleports = state_dict["teleports"]
-        self.descents = state_dict.get("descents", 0)
+        self.descents = state_dict["descents"]
         back = None if state_dict["back"] is None else OptimizerBack.of(state_dict["back"], self.optimizer)
         self._guard.load_state_dict(state_dict["guard"], back)
         self.last_teleport = None
@@ -472,12 +459,6 @@ class Teleporter:
 
     def __repr__(self) -> str:
         return f"Teleporter({self.schedule}, solver={self.settings.solver!r}, momentum={self.momentum!r})"
-
-
-def _at_rest(group: Mapping[str, Any]) -> bool:
-    """Whether the learning rate of a parameter group is 0; optimizers without one never rest."""
-    lr = group.get("lr")
-    return lr is not None and float(lr) == 0.0
 
 
 def _told(detail: str, refused: str, *, descent: bool) -> str:

@@ -110,7 +110,7 @@ class DefaultTraining(Training):
         if share == 1.0:
             self.record(float(loss))
         self.x = self._parameter.detach().clone()
-        self.steps, self.moves = self.steps + 1, self._wrapped.teleporter.teleports
+        self.steps, self.moves = self.steps + 1, self._wrapped.teleporter.moves
         self.cost += share * metered.spent
         self.seconds += time.thread_time() - began
 

@@ -109,7 +109,7 @@ def against_twin(activation: str, optimizer: str, schedule: str, seed: int, plai
         finite,
         spike,
         losses[-1] / plain[-1] if finite else math.inf,
-        teleporter.teleports,
+        teleporter.moves,
         teleporter.undone,
     )
 

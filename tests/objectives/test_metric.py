@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import levelport
-from levelport.objective import ObjectiveError
+from levelport.objective import NotDeterministicError, ObjectiveError
 from levelport.objectives import FunctionObjective
 from levelport.objectives.metric import InMetric
 from levelport.optim import Never, Teleported
@@ -51,6 +51,29 @@ def test_the_structure_of_x_is_the_structure_of_the_metric() -> None:
     metric = {"a": torch.full((2,), 9.0).double(), "b": torch.ones(1).double()}
     result = levelport.teleport(lambda x: (x["a"] ** 4).sum() + x["b"].sum() ** 2, x, metric=metric)
     assert set(result.x) == {"a", "b"}
+
+
+def test_the_order_of_a_metrics_keys_does_not_matter_but_its_keys_do() -> None:
+    x = {"a": START[:2].clone(), "b": START[2:].clone()}
+    metric = {"b": METRIC[2:], "a": METRIC[:2]}
+
+    def f(x: dict[str, Tensor]) -> Tensor:
+        return quartic(torch.cat([x["a"], x["b"]]))
+
+    by_name, flat = levelport.teleport(f, x, metric=metric), levelport.teleport(quartic, START, metric=METRIC)
+    torch.testing.assert_close(torch.cat([by_name.x["a"], by_name.x["b"]]), flat.x)
+    with pytest.raises(ObjectiveError, match=r"keys of x, \['a', 'b'\], not \['b', 'c'\]"):
+        levelport.teleport(f, x, metric={"b": METRIC[2:], "c": METRIC[:2]})
+
+
+def test_a_noisy_function_is_refused_in_a_metric_too() -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def noisy(x: Tensor) -> Tensor:
+        return quartic(x) * (1.0 + 0.1 * torch.rand((), generator=generator, dtype=x.dtype))
+
+    with pytest.raises(NotDeterministicError):
+        levelport.teleport(noisy, START, metric=METRIC)
 
 
 def test_a_metric_must_be_positive_and_as_large_as_x() -> None:

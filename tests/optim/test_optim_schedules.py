@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from levelport.optim import At, Blocks, Every, Horizon, Never, WhenItPays, WhenStalled
+from levelport.optim import At, Blocks, Every, Horizon, LossAccount, Never, WhenItPays, WhenStalled
 from levelport.optim.history import History, Trial
 from levelport.optim.schedules import Schedule
 
@@ -59,8 +59,19 @@ def test_fixed_schedules(schedule: Schedule, expected: list[int], text: str) -> 
         (lambda: WhenStalled(2.0), "threshold"),
         (lambda: WhenStalled(measure="luck"), "measure"),
         (lambda: WhenStalled(wait=0), "wait"),
+        (lambda: WhenStalled(window=0), "window"),
+        (lambda: WhenItPays(slowdown=1.5), "slowdown"),
         (lambda: WhenItPays(slowdown=0.0), "slowdown"),
         (lambda: WhenItPays(patience=0), "patience"),
+        (lambda: LossAccount(overdraft=0.0), "overdraft"),
+        (lambda: LossAccount(start=-1.0), "start"),
+        (lambda: LossAccount(pause=0), "pause"),
+        (lambda: LossAccount(vectors=0), "vectors"),
+        (lambda: Horizon(share=1.5), "share"),
+        (lambda: Horizon(overdraft=0.0), "overdraft"),
+        (lambda: Horizon(start=-1.0), "start"),
+        (lambda: Horizon(vectors=0), "vectors"),
+        (lambda: Horizon(unit="minutes"), "unit"),
     ],
 )
 def test_what_makes_no_sense_is_named(make: Any, message: str) -> None:
@@ -69,11 +80,12 @@ def test_what_makes_no_sense_is_named(make: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize("unit", ["steps", "epochs"])
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(5))
 def test_a_schedule_knows_whether_a_teleport_is_left(number: int, unit: Any) -> None:
     schedule = [
         Never(unit=unit),
         Every(3, start=2, stop=9, unit=unit),
+        Every(3, start=2, stop=10, unit=unit),
         At([3, 7], unit=unit),
         Blocks({1: 2, 6: 3}, unit=unit),
     ][number]

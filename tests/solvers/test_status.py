@@ -13,6 +13,7 @@ from levelport import SQP, Auto, TeleportStatus, teleport
 from levelport.objectives import FunctionObjective
 from levelport.problems.functions import booth, rosenbrock
 from levelport.solvers import Certificate
+from levelport.solvers.contract import Monitor, Outcome, TeleportProblem
 
 
 @pytest.mark.parametrize("level_set", [False, True])
@@ -93,3 +94,30 @@ def test_a_solver_that_ends_by_its_own_limit_says_so() -> None:
     assert own.status is TeleportStatus.BUDGET_SPENT
     assert "max_iterations=3" in own.message
     assert "max_iterations" not in teleport(booth, start, SQP(), max_hvps=5).message
+
+
+@pytest.mark.parametrize(("dtype", "relative"), [(torch.float64, 1e-9), (torch.float32, 100 * 2.0**-23)])
+def test_how_near_the_level_is_near_enough(dtype: torch.dtype, relative: float) -> None:
+    """In level-set mode 1e-9 of f(w), or a hundred roundings of it where that is more; else nothing above it."""
+    seen: list[float] = []
+
+    class Asks(Auto):
+        def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
+            seen.append(problem.slack)
+            return super().solve(problem, monitor)
+
+    start = torch.tensor([7.5, -4.0], dtype=dtype)
+    for level_set in (True, False):
+        result = teleport(booth, start, Asks(), level_set=level_set)
+        assert result.violation <= seen[-1]
+    assert seen == pytest.approx([relative * float(booth(start)), 0.0])
+
+
+@pytest.mark.parametrize("level_set", [True, False])
+def test_the_trace_tells_how_far_its_points_are_from_what_is_asked_for(level_set: bool) -> None:
+    start = torch.tensor([-1.2, 1.0], dtype=torch.float64)
+    result = teleport(rosenbrock, start, SQP(), level_set=level_set, max_hvps=30)
+    excesses = [row.value - result.value_start for row in result.trace]
+    assert min(excesses) < 0.0 < max(excesses)  # or the test would show nothing
+    violations = [abs(excess) if level_set else max(0.0, excess) for excess in excesses]
+    assert [row.violation for row in result.trace] == violations

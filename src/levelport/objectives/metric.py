@@ -50,7 +50,9 @@ class InMetric(Objective):
             raise ObjectiveError(
                 f"metric must be positive weights in the structure of x, not {metric!r}; 'optimizer' is for Teleported."
             )
-        if isinstance(x, Mapping) and isinstance(metric, Mapping) and set(x) == set(metric):
+        if isinstance(x, Mapping) and isinstance(metric, Mapping):
+            if set(x) != set(metric):
+                raise ObjectiveError(f"metric must have the keys of x, {list(x)}, not {list(metric)}.")
             metric = [metric[key] for key in x]
         return cls(objective, Structure(metric).flatten(metric))
 

@@ -1,0 +1,114 @@
+"""The account of trials, against runs whose rates are known: its bound, its credit, and the size of what it tries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from levelport.optim import Horizon, LossAccount
+from levelport.optim.history import History
+from levelport.optim.schedules import Schedule
+
+
+class Run:
+    """Plain steps of cost 1 lower f by the share ``rate``; trials cost ``cost(vectors)`` and lower it by ``gain``.
+
+    Attributes:
+        trials: the tick, the size that was allowed and the cost of every trial.
+        behind: by how much f was above that of plain steps at the same cost, at worst; a share of it.
+    """
+
+    def __init__(
+        self,
+        rate: float,
+        gain: Callable[[int], float],
+        *,
+        ticks: int = 400,
+        cost: Callable[[int], float] = lambda vectors: vectors + 4.0,
+    ) -> None:
+        self.trials, self.behind = list[tuple[int, int, float]](), 0.0
+        schedule, history, spent, value = LossAccount(), History(), 0.0, 1.0
+        for tick in range(ticks):
+            history.observe(tick, value, math.nan, spent)
+            self.behind = max(self.behind, value / (1.0 - rate) ** spent - 1.0)
+            if schedule.due(tick, history):
+                vectors = schedule.limits(history).max_hvps
+                bill = cost(vectors)
+                history.teleported(bill, vectors)
+                value, spent = value * (1.0 - gain(len(self.trials))), spent + bill
+                self.trials.append((tick, vectors, bill))
+            value, spent = value * (1.0 - rate), spent + 1.0
+
+
+@given(rate=st.floats(1e-5, 1e-3), dear=st.floats(0.0, 1.0))
+def test_trials_in_vain_leave_a_run_behind_by_no_more_than_the_overdraft(rate: float, dear: float) -> None:
+    """Whatever a trial costs, up to what it can cost: one per product, and five."""
+    run = Run(rate, lambda trial: 0.0, cost=lambda vectors: dear * (vectors + 5.0), ticks=900)
+    assert run.behind <= 0.042
+
+
+def test_the_bound_is_used() -> None:
+    """Otherwise it would be kept by a rule that never tries anything."""
+    run = Run(1e-3, lambda trial: 0.0, ticks=900)
+    assert 0.02 < run.behind <= 0.042
+    waits = [later - earlier for (earlier, *_), (later, *_) in pairwise(run.trials)]
+    assert waits[:2] == [10, 20]  # the pause, doubled after every failure
+    assert [vectors for _, vectors, _ in run.trials[:3]] == [4, 2, 2]
+
+
+def test_trials_that_pay_go_on_and_grow() -> None:
+    run = Run(1e-5, lambda trial: 2e-3)
+    assert {later - earlier for (earlier, *_), (later, *_) in pairwise(run.trials)} == {5}
+    assert [vectors for _, vectors, _ in run.trials[:6]] == [4, 8, 16, 32, 64, 64]
+
+
+def test_trials_that_pay_once_but_not_twice_keep_their_size() -> None:
+    """A trial costs 9 with its step: 1.5 times what plain steps lower f by for that."""
+    run = Run(1e-4, lambda trial: 1.5 * 9.0 * 1e-4 - 1e-4)
+    assert {vectors for _, vectors, _ in run.trials} == {4}
+
+
+def test_a_trial_that_paid_makes_good_for_those_before_it() -> None:
+    """As many in vain as are allowed; where the last of them pays for them all, there are more."""
+    in_vain = Run(1e-3, lambda trial: 0.0, ticks=900)
+    last = len(in_vain.trials) - 1
+    paid = Run(1e-3, lambda trial: 0.05 if trial == last else 0.0, ticks=900)
+    assert len(paid.trials) > len(in_vain.trials)
+
+
+def test_a_trial_that_paid_earns_the_next_one_and_no_more() -> None:
+    """A decrease worth hundreds of steps does not allow trials in vain for ever."""
+    rate, cost = 1e-3, 12.0
+    run = Run(rate, lambda trial: 0.5 if trial == 0 else 0.0, cost=lambda vectors: cost, ticks=3000)
+    in_vain = sum(bill + 1.0 for _, _, bill in run.trials[1:])
+    # d = -C after the first, and a last trial may be made where d is just below the overdraft.
+    assert 0.0 < rate * (in_vain - (cost + 1.0)) <= 0.042
+
+
+@pytest.mark.parametrize(("jump", "expected"), [(0.03, True), (0.05, False)])
+def test_no_trial_is_made_where_losses_jump_by_more_than_it_may_lose(jump: float, expected: bool) -> None:
+    """Every fifth loss is higher: over the pause of five steps f stands still, so that the jump alone decides."""
+    history = History()
+    for tick in range(60):
+        history.observe(tick, 1.0 if tick % 5 else 1.0 + jump, math.nan, float(tick))
+    assert LossAccount().due(59, history) is expected
+
+
+@pytest.mark.parametrize(
+    ("schedule", "vectors"), [(LossAccount(), 4), (Horizon(vectors=8), 8)], ids=["account", "horizon"]
+)
+@pytest.mark.parametrize("rate", [1e-3, -1e-3])
+def test_a_move_must_promise_what_plain_steps_buy_for_its_cost(schedule: Schedule, vectors: int, rate: float) -> None:
+    """The products, at 1 each by differences, and 2.5 for the move and its check; nothing where f rises."""
+    history = History()
+    for tick in range(60):
+        history.observe(tick, 1.0 - rate * tick, math.nan, float(tick))
+    limits = schedule.limits(history)
+    assert limits is not None
+    assert limits.max_hvps == vectors
+    assert limits.least_decrease == pytest.approx(max(rate, 0.0) * (vectors + 2.5))

@@ -1,0 +1,86 @@
+"""When a move is taken back, on losses written out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from levelport.optim import LossAccount, Teleporter
+from levelport.optim.undo import Guard, Losses
+
+
+def first_undone(losses: list[float], level: float = 1.0) -> int | None:
+    """At which of the losses after a move the way back is taken, where losses do not jump by themselves."""
+    guard: Guard[str] = Guard()
+    guard.watch(level, "back")
+    return next((number for number, loss in enumerate(losses) if guard.look(loss) is not None), None)
+
+
+def test_for_ten_steps_a_loss_above_the_level_undoes() -> None:
+    """After that a loss may come back to the level and above it, as long as it does not climb from its lowest."""
+    for number in range(14):
+        losses = [0.999] * number + [1.001]
+        assert first_undone(losses) == (number if number < 10 else None)
+
+
+def test_a_climb_of_a_twentieth_from_the_lowest_loss_undoes() -> None:
+    assert first_undone([0.5] * 20 + [0.524]) is None
+    assert first_undone([0.5] * 20 + [0.526]) == 20
+    assert first_undone([0.9, 0.5, 0.526]) == 2
+
+
+def test_after_fifty_steps_a_move_is_no_longer_to_blame() -> None:
+    assert first_undone([0.5] * 49 + [9.0]) == 49
+    assert first_undone([0.5] * 50 + [9.0]) is None
+
+
+@pytest.mark.parametrize("failures", [1, 2, 3])
+def test_wishes_are_not_granted_after_failures_in_a_row(failures: int) -> None:
+    guard: Guard[str] = Guard()
+    for _ in range(failures):
+        guard.watch(1.0, "back")
+        assert guard.look(2.0) == "back"
+    granted = [guard.grants(True, 1.0) for _ in range(10)]
+    assert granted.index(True) == 2**failures - 1
+
+
+def test_a_loss_that_nobody_knows_ends_the_row() -> None:
+    """Jumps across the gap would be no jumps of the run."""
+    losses = Losses()
+    for value in (1.0, 1.1, 1.0, 1.1, 1.0, math.nan, 5.0, 5.0, 5.0, 5.0):
+        losses.add(value)
+    assert losses.jump is None
+    losses.add(5.0)
+    assert losses.jump == 0.0
+
+
+def test_a_move_on_another_loss_is_held_against_the_last_loss_of_the_steps() -> None:
+    guard: Guard[str] = Guard()
+    guard.grants(False, 3.0)
+    guard.watch(math.nan, "back")
+    assert guard.look(2.9) is None
+    assert guard.look(3.1) == "back"
+
+
+def test_a_step_whose_loss_was_shown_is_not_taken_for_an_unseen_one() -> None:
+    """Unseen steps would end the row of losses, from which the noise of the run is learnt."""
+    weight = nn.Parameter(torch.ones(1))
+    teleporter = Teleporter(torch.optim.SGD([weight], lr=1e-3), LossAccount())
+
+    def loss() -> Tensor:
+        return weight.square().sum()
+
+    def known(shown: bool) -> int:
+        for _ in range(7):
+            if shown:
+                teleporter.maybe(loss)
+            teleporter.optimizer.zero_grad()
+            loss().backward()
+            teleporter.optimizer.step()
+        return len(teleporter.state_dict()["guard"]["recent"]["known"])
+
+    assert known(shown=True) == 7
+    assert known(shown=False) == 0

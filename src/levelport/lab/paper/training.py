@@ -113,7 +113,7 @@ class Training(RunSpec):
         per_gradient = 8e-10 * entries + 5e-8 * samples if convex else 2e-10 * entries
         per_iteration = 19e-10 * entries + 5e-8 * samples if convex else 7e-10 * entries  # of the published solver
         searches = self.method is Method.ARMIJO
-        fixed = (4e-4 if convex else 8e-4) + (1e-3 if searches else 0.0)
+        fixed = (2e-4 if convex else 8e-4) + ((4e-4 if convex else 1e-3) if searches else 0.0)
         steps = self.ticks * (1 if self.batch is None else -(-samples // self.batch))
         share = 1.0 if self.batch is None else self.batch / samples
         teleports = 0 if self.plan is None else self.plan.limit * sum(tick < self.ticks for tick in self.plan.at)
@@ -123,7 +123,7 @@ class Training(RunSpec):
             stepping = steps * (fixed + (4.0 if searches else 1.0) * members * share * per_gradient)
             if ours:
                 return stepping + members * teleports * ((3e-4 if convex else 3e-3) + 2.0 * per_iteration)
-            return stepping + teleports * (1.4e-3 + members * per_iteration)
+            return stepping + teleports * ((6e-4 if convex else 1.4e-3) + members * per_iteration)
 
         grid = len(self.settings)
         if self.timed == "every":

@@ -319,14 +319,14 @@ class Teleporter:
         end = start
         try:
             objective = data_parallel(inner, start) if self._distribute is None else self._distribute(inner)
-            before, spent = objective.at(start, curvature=True), objective.cost
+            before = objective.at(start, curvature=True)
             move, landing = self._move(objective, before, due)
-            result = self._completed(move.result, landing, objective.cost - spent)
+            result = self._completed(move.result, landing, objective.cost)
             other = self._unused(loss, unused)
             if other is not None and landing.point.x is not start:
                 checked = check_unused(objective, other, before, landing)
                 landing = checked.landing
-                result = checked.completed(result, objective.cost - spent + other.cost)
+                result = checked.completed(result, objective.cost + other.cost)
             end = landing.point.x
         except NotDeterministicError as error:
             self.charge(inner.cost.gradient_equivalents)

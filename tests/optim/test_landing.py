@@ -1,0 +1,79 @@
+"""The first step after a teleport, on quadratics where everything is known by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from levelport.objectives import FunctionObjective
+from levelport.optim.transaction import Stride, check_unused, land
+from levelport.solvers import Auto, Settings
+from levelport.solvers.guarantee import Move, move_from
+
+START = torch.tensor([3.0, 0.1], dtype=torch.float64)
+
+
+def valley(x: Tensor) -> Tensor:
+    """The largest gradient on a level set is where x[0] is 0, and the curvature along it 8."""
+    return 0.5 * (x[0] ** 2 + 8.0 * x[1] ** 2)
+
+
+def teleported() -> tuple[FunctionObjective, Move]:
+    objective = FunctionObjective(valley, START)
+    move = move_from(objective.at(START), objective, Auto(), Settings())
+    assert move.result.curvature == pytest.approx(8.0)
+    return objective, move
+
+
+@pytest.mark.parametrize(("known", "halvings"), [(8.0, 0), (4.0, 1), (0.5, 4)])
+def test_a_step_that_is_too_long_is_halved(known: float, halvings: int) -> None:
+    """1/8 leads to the bottom; 2/8 as high up on the other side, which is no descent."""
+    objective, move = teleported()
+    landing = land(objective, objective.at(START), _taken_for(move, known))
+    assert landing.step == pytest.approx(1.0 / known / 2**halvings)
+    assert landing.point.value == pytest.approx(0.0, abs=1e-8)
+
+
+def test_without_a_curvature_the_step_leads_as_far_as_the_teleport() -> None:
+    objective, move = teleported()
+    landing = land(objective, objective.at(START), _taken_for(move, 0.0))
+    way = float(torch.linalg.vector_norm(move.point.x - START)) / move.point.gradient_norm
+    halvings = math.log2(way / landing.step)
+    assert halvings == pytest.approx(round(halvings))
+    assert landing.point.value < move.point.value
+
+
+@pytest.mark.parametrize(("bearable", "moves"), [(7.9, False), (8.1, True)])
+def test_a_valley_must_bear_the_optimizers_step_size(bearable: float, moves: bool) -> None:
+    objective, move = teleported()
+    landing = land(objective, objective.at(START), move, Stride(bearable))
+    assert (landing.point.x is not START) is moves
+    assert ("too narrow" in landing.refused) is not moves
+
+
+@pytest.mark.parametrize(("shift", "share"), [(0.0, 1.0), (1.0, 0.5), (9.0, 0.0)])
+def test_a_move_is_shortened_until_it_does_not_harm_other_samples(shift: float, share: float) -> None:
+    """From (1, 0) to (0, 0), which lowers f; on the other samples f has its minimum further to the right."""
+    seen = FunctionObjective(lambda x: x[0] ** 2 + x[1] ** 2, START)
+    unused = FunctionObjective(lambda x: (x[0] - 0.55 * shift) ** 2 + x[1] ** 2, START)
+    start = seen.at(torch.tensor([1.0, 0.0], dtype=torch.float64))
+    found = check_unused(seen, unused, start, land(seen, start, _to(seen, start.x.new_zeros(2))))
+    assert found.share == share
+    assert found.landing.point.x[0].item() == 1.0 - share
+    assert found.change <= 0.0
+
+
+def _to(objective: FunctionObjective, end: Tensor) -> Move:
+    """A move that ends at ``end`` for certain: a descent that a solver found."""
+    _, move = teleported()
+    return replace(move, lower=objective.at(end))
+
+
+def _taken_for(move: Move, curvature: float) -> Move:
+    """The same with another curvature in its certificate."""
+    certificate = replace(move.result.certificate, curvature=curvature)
+    return replace(move, result=replace(move.result, certificate=certificate))

@@ -26,7 +26,7 @@ Window = tuple[float, float, float, float]
 
 
 class Trails:
-    """Keeps the iterates of a teleport. The default solver climbs from up to two starts in turn: a trail for each."""
+    """Keeps the iterates of a teleport. The default solver may climb from several starts: a trail for each."""
 
     def __init__(self) -> None:
         self.trails: list[list[tuple[float, ...]]] = []

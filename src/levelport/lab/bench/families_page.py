@@ -216,7 +216,8 @@ def _words(trained: pd.DataFrame) -> str:
     budgets = ", ".join(f"{b:g}" for b in sorted(trained["budget"].unique()))
     return f"""Budget {budgets} gradient equivalents, moves included; step sizes tuned per arm on seeds of their own,
 ratios on fresh seeds. *Ours*: before steps 0, 20, ... of full batches, or each of the first epochs with mini-batches,
-at most {MOVES} moves; *level set, default* is `Teleported` with its defaults. *Authors*: a random basis once, before
+at most {MOVES} moves; *level set, default* is `Teleported` with its defaults, for GD-Armijo `minimize`,
+which teleports before every step. *Authors*: a random basis once, before
 the first step; one sweep of balance before every step; the activation group before each of the first eight steps, on
 200 samples; the published level set before step 5, 55, 105, ...
 

@@ -243,7 +243,7 @@ gradient at one point share their forward pass), records the value whenever a gr
 the run. *Cost* is in these gradient equivalents. *levelport.minimize* is our default for functions by autograd in
 float64: gradient descent with the Armijo line search, before every step a teleport by a Krylov model, whose products
 are differences of gradients, one gradient each. *Exact products*, two gradients each, are the default in float32 and
-for `LogisticObjective` and its like, where they are cheap by the clock. SciPy's Newton-CG takes part with either kind
+for `LinearObjective` and its like, where they are cheap by the clock. SciPy's Newton-CG takes part with either kind
 as well: what differences save is no merit of teleports. *GD-Armijo* is the same method without teleports.
 *Published teleports* are the paper's: its SQP with its settings, every 50 steps from step 5, at most 50 HVPs. Two
 controls have our loop with half a teleport: *the same without the climb* descends by the model of the default teleport

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import levelport
 from levelport.numerics.strong_wolfe import strong_wolfe
+from levelport.objective import Point
 from levelport.objectives import FunctionObjective, LinearObjective
 from levelport.optim import (
     Armijo,
@@ -215,6 +216,24 @@ def test_strong_wolfe_conditions_hold(initial: float) -> None:
         assert end.value <= point.value + 1e-4 * t * slope
         assert abs(float(torch.dot(end.gradient, direction))) <= 0.3 * abs(slope)
         torch.testing.assert_close(end.x, x + t * direction)
+
+
+@pytest.mark.parametrize("minimiser", [0.01, 0.15, 0.5, 0.85])
+@pytest.mark.parametrize("initial", [1.0, 3.0])
+def test_on_a_parabola_the_search_steps_to_its_minimum(minimiser: float, initial: float) -> None:
+    """Two evaluations: one that is too long, and the minimum, or a tenth of the first where that is further."""
+    objective = FunctionObjective(lambda x: (x[0] - minimiser) ** 2, like=torch.zeros(1, dtype=torch.float64))
+    start = objective.at(torch.zeros(1, dtype=torch.float64))
+    tried: list[float] = []
+
+    def at(x: Tensor) -> Point:
+        tried.append(float(x))
+        return objective.at(x)
+
+    found = strong_wolfe(at, start, torch.ones(1, dtype=torch.float64), initial=initial, c2=1e-6)
+    assert found is not None
+    assert found[0] == pytest.approx(minimiser)
+    assert tried[:2] == pytest.approx([initial, max(minimiser, 0.1 * initial)])
 
 
 def test_strong_wolfe_refuses_ascent_and_survives_infinities() -> None:

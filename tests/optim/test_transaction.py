@@ -17,7 +17,6 @@ from levelport.optim.history import History
 from levelport.optim.loss_account import largest_cost
 from levelport.optim.schedules import Schedule
 from levelport.optim.transaction import Landing, Stride
-from levelport.optim.undo import Guard
 from levelport.solvers import Krylov, TeleportResult
 
 
@@ -205,28 +204,6 @@ def test_losses_of_batches_are_not_held_against_the_loss_of_all_data() -> None:
     assert sum(teleporter.undone for teleporter in outcomes) <= 1
 
 
-def test_before_the_noise_is_known_only_a_sharp_rise_undoes() -> None:
-    for sharp in (4.5, math.inf, math.nan):
-        guard: Guard[str] = Guard(noisy=True)
-        guard.watch(1.0, "back")
-        assert guard.look(3.5) is None
-        assert guard.look(sharp) == "back"
-
-
-@pytest.mark.parametrize(("after", "expected"), [([0.9, 1.1], None), ([2.0], "back")])
-def test_the_noise_is_learnt_from_the_losses_after_a_move(after: list[float], expected: str | None) -> None:
-    """Twenty of them; those that go up and down around the level stand, those that stay above it do not."""
-    guard: Guard[str] = Guard(noisy=True)
-    guard.watch(1.0, "back")
-    seen = [after[step % len(after)] for step in range(21)]
-    found = []
-    for value in seen:
-        found.append(guard.look(value))
-        guard.grants(False, value)
-    assert found[:20] == [None] * 20
-    assert found[20] == expected
-
-
 @pytest.mark.parametrize("copied", [False, True])
 def test_a_watch_ends_where_nobody_looks(copied: bool) -> None:
     """A teleport by hand, a thousand steps, then a batch that is higher by a tenth: the run went back to the start."""
@@ -314,22 +291,6 @@ def test_the_account_knows_what_trials_of_other_solvers_cost(solver: Any) -> Non
             optimizer.step(lambda m=model, x=x, y=y: nn.functional.mse_loss(m(x), y))  # type: ignore[misc]
     assert bills
     assert all(bill <= 1.1 * bound for bill, bound in bills), bills  # a trial may repeat itself
-
-
-def test_the_dearest_bill_counts_where_a_solver_does_not_say_what_it_costs() -> None:
-    history = History()
-    history.product_cost = None
-    history.observe(0, 1.0, math.nan, 100.0)
-    assert largest_cost(4, history) == 4 * 20.0 + 5.0
-    history.teleported(160.0, 4)
-    assert largest_cost(4, history) == 4 * 40.0 + 5.0
-    resumed = History()
-    resumed.product_cost = None
-    resumed.load_state_dict(history.state_dict())
-    assert largest_cost(4, resumed) == largest_cost(4, history)
-    weight = [nn.Parameter(torch.ones(1, dtype=torch.float64))]
-    said = [Teleporter(torch.optim.SGD(weight, lr=0.1), solver=s).history.product_cost for s in ("krylov", "sqp")]
-    assert said == [1.0, None]
 
 
 def test_noise_does_not_fool_the_account() -> None:

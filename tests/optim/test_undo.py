@@ -37,6 +37,28 @@ def test_after_fifty_steps_a_move_is_no_longer_to_blame() -> None:
     assert first_undone([0.5] * 50 + [9.0]) is None
 
 
+def test_before_the_noise_is_known_only_a_sharp_rise_undoes() -> None:
+    for sharp in (4.5, math.inf, math.nan):
+        guard: Guard[str] = Guard(noisy=True)
+        guard.watch(1.0, "back")
+        assert guard.look(3.5) is None
+        assert guard.look(sharp) == "back"
+
+
+@pytest.mark.parametrize(("after", "expected"), [([0.9, 1.1], None), ([2.0], "back")])
+def test_the_noise_is_learnt_from_the_losses_after_a_move(after: list[float], expected: str | None) -> None:
+    """Twenty of them; those that go up and down around the level stand, those that stay above it do not."""
+    guard: Guard[str] = Guard(noisy=True)
+    guard.watch(1.0, "back")
+    seen = [after[step % len(after)] for step in range(21)]
+    found = []
+    for value in seen:
+        found.append(guard.look(value))
+        guard.grants(False, value)
+    assert found[:20] == [None] * 20
+    assert found[20] == expected
+
+
 @pytest.mark.parametrize("failures", [1, 2, 3])
 def test_wishes_are_not_granted_after_failures_in_a_row(failures: int) -> None:
     guard: Guard[str] = Guard()

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from levelport.lab.engine.spec import Run, RunStatus
+from levelport.lab.paper import training
 from levelport.lab.paper.batched import batched
+from levelport.lab.paper.member_points import row_norms
 from levelport.lab.paper.methods import Method
 from levelport.lab.paper.network import NetworkObjective
 from levelport.lab.paper.teleports import TeleportPlan
@@ -87,6 +89,30 @@ def test_batched_equals_one_by_one(name: str, method: Method, solver: str | None
         assert run.curves["test_accuracy"][-1] == pytest.approx(expected.facts["accuracy"], abs=1e-12)
         assert len(run.curves["value"]) == ticks + 1
         assert run.facts["teleports"] == (2 if plan is not None else 0)
+
+
+@pytest.mark.parametrize("solver", ["text", "released", "ours"])
+def test_a_teleport_before_the_first_step_is_made_once_for_all(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And every member is charged for it, as one that runs alone."""
+    plan = TeleportPlan(solver, (0, 3), limit=4)  # type: ignore[arg-type]
+    members = batched(problem("mlp-relu-6-5/titanic", reg=1e-3))
+    teleported: list[int] = []
+    place, name = (TeleportPlan, "apply") if solver == "ours" else (training, "teleport_together")
+    teleport = getattr(place, name)
+
+    def counted(*given: object, **more: object) -> object:
+        (points,) = [one for one in given if isinstance(one, torch.Tensor)]
+        teleported.append(points.numel() // members.problem.dimension)
+        return teleport(*given, **more)
+
+    monkeypatch.setattr(place, name, counted)
+    runs = Descent(members, Method.SGD, (0.3, 0.1, 0.03), plan, None).run(5)
+    assert teleported == ([1, 1, 1, 1] if solver == "ours" else [1, 3])
+    for run in runs:
+        (alone,) = Descent(members, Method.SGD, (run.setting,), plan, None).run(5)
+        np.testing.assert_allclose(run.curves["value"], alone.curves["value"], rtol=1e-9)
+        np.testing.assert_allclose(run.curves["gradient_equivalents"], alone.curves["gradient_equivalents"], rtol=0.1)
+        assert run.facts["teleports"] == 2
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -229,6 +255,12 @@ def test_a_member_that_leaves_the_admissible_range_stops_and_the_others_do_not_n
 def test_the_last_batch_can_be_dropped() -> None:
     assert [len(rows) for rows in Batches(64, 0, drop_last=True).epoch(0, 200)] == [64, 64, 64]
     assert [len(rows) for rows in Batches(64, 0, drop_last=True).epoch(0, 40)] == [40]
+
+
+def test_lengths_of_rows_whose_squares_leave_the_range() -> None:
+    rows = torch.tensor([[3.0, 4.0], [3e30, 4e30], [3e-30, 4e-30], [0.0, 0.0], [torch.inf, 1.0]])
+    np.testing.assert_allclose(row_norms(rows), [5.0, 5e30, 5e-30, 0.0, math.inf], rtol=1e-6)
+    assert row_norms(rows[:1]).dtype == np.float64
 
 
 @pytest.mark.parametrize("name", ["mlp-relu-6-5/titanic", "mlp-softplus-7/digits", "mlp-softplus-5-4-3/blood"])

@@ -71,8 +71,8 @@ class BatchedProblem(ABC):
         """
 
     @abstractmethod
-    def accuracies(self, W: Tensor) -> Tensor:
-        """Test accuracy of every member."""
+    def accuracies(self, W: Tensor, wanted: Tensor | None = None) -> Tensor:
+        """Test accuracy of every member that ``wanted`` marks."""
 
 
 class BatchedLogistic(BatchedProblem):
@@ -113,7 +113,7 @@ class BatchedLogistic(BatchedProblem):
     def _values(self, margins: Tensor, W: Tensor) -> Tensor:
         return F.logsigmoid(margins).mean(dim=0).neg_().add_(W.square().sum(dim=1), alpha=self.reg)
 
-    def accuracies(self, W: Tensor) -> Tensor:
+    def accuracies(self, W: Tensor, wanted: Tensor | None = None) -> Tensor:
         # A margin of 0 is a prediction of -1, so that it is right for the label -1 only; measure zero in practice.
         return (self._signed_test @ W.T > 0).double().mean(dim=0)
 
@@ -165,16 +165,16 @@ class BatchedNetwork(BatchedProblem):
             return NetworkPoints(W, self._network, self._train)
         return SeparatePoints(W, [self.objective.at(w) for w in W])
 
-    def accuracies(self, W: Tensor) -> Tensor:
-        shares = []
-        for group in self._groups(torch.arange(len(W)), self._test):
+    def accuracies(self, W: Tensor, wanted: Tensor | None = None) -> Tensor:
+        shares = torch.zeros(len(W), dtype=torch.float64)
+        for group in self._groups(_members(W, wanted), self._test):
             output = self._network.activations(self._network.layers(W[group]), self._test.inputs)[-1]
             if self._network.several:
                 right = output.argmax(dim=2) == self._test.targets
             else:
                 right = output[:, :, 0] * self._test.targets > 0
-            shares.append(right.double().mean(dim=1))
-        return torch.cat(shares)
+            shares[group] = right.double().mean(dim=1)
+        return shares
 
 
 def _members(W: Tensor, wanted: Tensor | None) -> Tensor:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from levelport.lab.paper.batched import BatchedProblem
-from levelport.lab.paper.member_points import MemberPoints, Numbers, Rows, column
+from levelport.lab.paper.member_points import MemberPoints, Numbers, Rows, column, row_norms
 from levelport.solvers import SQP
 from levelport.solvers.sqp import GROWTH_RATIO, RECOVERY
 
@@ -67,7 +67,7 @@ class _Together:
             images = points.hvps(normals)
             self.hvps[self.ids] += 1
             slopes = _row_dots(normals, images)  # ⟨g, q⟩/‖g‖²
-            residuals = _row_norms(images - column(slopes, self.W) * normals) / points.sizes
+            residuals = row_norms(images - column(slopes, self.W) * normals) / points.sizes
             done = (residuals * residuals <= self.solver.epsilon) & (self._excess() <= self.solver.delta)
             if iteration == 0:
                 done |= ~np.isfinite(residuals)
@@ -116,6 +116,7 @@ class _Search:
         self.before = grid.points
         self.places = [(grid.points, row) for row in range(len(slopes))]
         self.normals, self.ascents, self.slopes = normals, ascents, slopes
+        self.steepness = _row_dots(ascents, ascents)
         self.excess = grid.points.values - grid.levels
         self.released = grid.solver.mode == "released"
 
@@ -157,7 +158,7 @@ class _Search:
         self.grid.gradients[self.grid.ids[members]] += 1
         c = np.maximum(0.0, self._multipliers(members, rho))
         x, ascents, normals = (self._of(members, rows) for rows in (self.before.W, self.ascents, self.normals))
-        W = x + column(rho, x) * ascents - column(c, x) * normals
+        W = torch.addcmul(x, column(rho, x), ascents).addcmul_(column(c, x), normals, value=-1.0)
         return self.grid.problem.points(W, grid=len(self.grid.W))
 
     def _multipliers(self, members: Rows, rho: Numbers) -> Numbers:
@@ -165,7 +166,7 @@ class _Search:
         return (rho * self.slopes[members] + self.excess[members]) / self.before.sizes[members]
 
     def _of(self, members: Rows, rows: Tensor) -> Tensor:
-        return rows if len(members) == len(rows) else rows[members]
+        return rows if len(members) == len(rows) else rows.index_select(0, torch.from_numpy(members))
 
     def _strengths(self, members: Rows, rho: Numbers) -> Numbers:
         """γ; ⟨q, g⟩/‖g‖³ = slope/‖g‖."""
@@ -180,7 +181,9 @@ class _Search:
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Whose merit has grown enough, and whose ρ may grow."""
         gamma = self._strengths(members, rho)
-        growth = _row_dots(self._of(members, self.ascents), trials.W - self._of(members, self.before.W))
+        # Along its step, ρ q/‖g‖² - c₊ g/‖g‖, log ‖g‖ is expected to grow by the product of the step with q/‖g‖².
+        c = np.maximum(0.0, self._multipliers(members, rho))
+        growth = rho * self.steepness[members] - c * self.slopes[members] / self.before.sizes[members]
         left = np.log(trials.sizes) - gamma * np.maximum(0.0, trials.values - self.grid.levels[members])
         right = np.log(self.before.sizes[members]) - 0.5 * gamma * np.maximum(0.0, self.excess[members])
         right += (0.25 if self.released else 0.5) * growth
@@ -196,7 +199,3 @@ class _Search:
 
 def _row_dots(A: Tensor, B: Tensor) -> Numbers:
     return torch.linalg.vecdot(A, B).double().numpy()
-
-
-def _row_norms(A: Tensor) -> Numbers:
-    return torch.linalg.vector_norm(A, dim=1, dtype=torch.float64).numpy()

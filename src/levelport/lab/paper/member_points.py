@@ -29,7 +29,7 @@ class MemberPoints(ABC):
         self.W = W
         self.values = values
         self.gradients = gradients
-        self.sizes: Numbers = torch.linalg.vector_norm(gradients, dim=1, dtype=torch.float64).numpy()
+        self.sizes = row_norms(gradients)
 
     @property
     def usable(self) -> NDArray[np.bool_]:
@@ -110,6 +110,16 @@ class SeparatePoints(MemberPoints):
 def picked(places: Sequence[tuple[Tensor, int]]) -> Tensor:
     """One row after the other, each from its tensor, in a single copy."""
     return torch.stack([rows[row] for rows, row in places])
+
+
+def row_norms(rows: Tensor) -> Numbers:
+    """The lengths of the rows; where their squares may leave the range, in double precision, which takes longer."""
+    limits = torch.finfo(rows.dtype)
+    lengths = torch.linalg.vector_norm(rows, dim=1).numpy().astype(np.float64)
+    if ((limits.tiny < lengths * lengths) & (lengths * lengths < limits.max)).all():
+        return lengths
+    exact: Numbers = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).numpy()
+    return exact
 
 
 def column(numbers: Numbers, like: Tensor) -> Tensor:

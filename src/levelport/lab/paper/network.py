@@ -51,16 +51,15 @@ class Network:
         self.relu = problem.model.activation == "relu"
         self.several = problem.info.targets is Targets.CLASSES
         self.reg = problem.reg
+        pairs = list(pairwise(self.sizes))
+        self._shapes = [(-1, fan_out, fan_in) for fan_in, fan_out in pairs]
+        self._lengths = [length for fan_in, fan_out in pairs for length in (fan_in * fan_out, fan_out)]
 
     def layers(self, W: Tensor) -> list[Layer]:
         """Views of the rows of ``W``."""
-        layers, offset, members = [], 0, len(W)
-        for fan_in, fan_out in pairwise(self.sizes):
-            weight = W[:, offset : offset + fan_in * fan_out].view(members, fan_out, fan_in)
-            offset += fan_in * fan_out
-            layers.append(Layer(weight, W[:, None, offset : offset + fan_out]))
-            offset += fan_out
-        return layers
+        parts = W.split(self._lengths, dim=1)
+        weights_and_biases = zip(self._shapes, parts[::2], parts[1::2], strict=True)
+        return [Layer(weight.view(shape), bias.unsqueeze(1)) for shape, weight, bias in weights_and_biases]
 
     def activations(self, layers: list[Layer], inputs: Tensor) -> list[Tensor]:
         """H₀, ..., H_{L-1} and the outputs Z_L."""
@@ -109,7 +108,7 @@ class Pass:
         self.W, self.network, self.samples = W, network, samples
         self._layers = network.layers(W)
         self._hidden = network.activations(self._layers, samples.inputs)
-        self._slopes: list[Tensor] = []  # φ'(Z_l), l = 1 ... L-1
+        self._slopes: list[Tensor] = []  # φ'(Z_l), l = 1 ... L-1; for ReLU H_l itself, whose sign it is
         self._errors: list[Tensor] = []  # δ_l, l = 1 ... L
         self._bends: list[Tensor] = []  # (δ_l W_l) φ''(Z_{l-1}), l = 2 ... L; none for ReLU
 
@@ -124,8 +123,8 @@ class Pass:
         network, hidden = self.network, self._hidden
         gradients = torch.empty_like(self.W)
         error = self._residual().div_(len(self.samples))
-        # φ' from H itself: 1 where H > 0 (its sign: H is not negative), or σ(Z) = 1 - exp(-H).
-        self._slopes = [torch.sign(H) if network.relu else torch.expm1(-H).neg_() for H in hidden[1:-1]]
+        # φ' from H itself: 1 where H > 0, or σ(Z) = 1 - exp(-H).
+        self._slopes = [H if network.relu else torch.expm1(-H).neg_() for H in hidden[1:-1]]
         self._errors, self._bends = [error], []
         for number, (weight, bias) in reversed(list(enumerate(network.layers(gradients)))):
             weight.copy_(torch.bmm(error.transpose(1, 2), hidden[number]))
@@ -135,9 +134,18 @@ class Pass:
                 slope = self._slopes[number - 1]
                 if not network.relu:
                     self._bends.insert(0, error * (slope * (1.0 - slope)))
-                error = error.mul_(slope)
+                error = self._sloped(error, slope, out=error)
                 self._errors.insert(0, error)
         return gradients.add_(self.W, alpha=2.0 * network.reg)
+
+    def _sloped(self, rates: Tensor, slope: Tensor, *, out: Tensor | None = None) -> Tensor:
+        """φ'(Z_l) times ``rates``."""
+        if not self.network.relu:
+            return torch.mul(rates, slope, out=out)
+        if out is None:
+            out = torch.empty_like(rates)
+        masked: Tensor = torch.ops.aten.threshold_backward.grad_input(rates, slope, 0.0, grad_input=out)
+        return masked
 
     def _residual(self) -> Tensor:
         """∂ℓ/∂Z_L per sample."""
@@ -169,7 +177,7 @@ class Pass:
                 rate.baddbmm_(rates[-1], self._layers[number].weight.transpose(1, 2))
             moved.append(rate)
             if number < len(along) - 1:
-                rates.append(rate * self._slopes[number])
+                rates.append(self._sloped(rate, self._slopes[number]))
         products = torch.empty_like(V)
         error = self._bent(moved[-1]).div_(len(self.samples))
         for number, (weight, bias) in reversed(list(enumerate(network.layers(products)))):
@@ -178,7 +186,8 @@ class Pass:
             if number:
                 product.baddbmm_(self._errors[number].transpose(1, 2), rates[number - 1])
                 error = torch.bmm(error, self._layers[number].weight)
-                error.baddbmm_(self._errors[number], along[number].weight).mul_(self._slopes[number - 1])
+                error.baddbmm_(self._errors[number], along[number].weight)
+                self._sloped(error, self._slopes[number - 1], out=error)
                 if not network.relu:
                     error.addcmul_(self._bends[number - 1], moved[number - 1])
             weight.copy_(product)
@@ -197,7 +206,7 @@ class Pass:
         some._layers = first.network.layers(W)
         inputs = first.samples.inputs
         some._hidden = [inputs.expand(len(W), *inputs.shape), *together(lambda one: one._hidden[1:])]
-        some._slopes = together(lambda one: one._slopes)
+        some._slopes = some._hidden[1:-1] if first.network.relu else together(lambda one: one._slopes)
         some._errors = together(lambda one: one._errors)
         some._bends = together(lambda one: one._bends)
         return some

@@ -121,9 +121,10 @@ class Training(RunSpec):
 
         def descent(members: int) -> float:
             stepping = steps * (fixed + (4.0 if searches else 1.0) * members * share * per_gradient)
+            movers = 1 if self.plan is not None and self.plan.at == (0,) else members
             if ours:
-                return stepping + members * teleports * ((3e-4 if convex else 3e-3) + 2.0 * per_iteration)
-            return stepping + teleports * ((6e-4 if convex else 1.4e-3) + members * per_iteration)
+                return stepping + movers * teleports * ((3e-4 if convex else 3e-3) + 2.0 * per_iteration)
+            return stepping + teleports * ((6e-4 if convex else 1.4e-3) + movers * per_iteration)
 
         grid = len(self.settings)
         if self.timed == "every":
@@ -215,7 +216,7 @@ class Descent:
             if not self.alive.any():
                 break
             if self.plan is not None and tick in self.plan.at:
-                self._teleport()
+                self._teleport(initial=tick == 0)
             if self.batches is None:
                 self._step(None, record=True)
             else:
@@ -259,29 +260,36 @@ class Descent:
         """Members that are evaluated together share the time evenly."""
         self.bills.seconds += (_clock() - began) / max(1, self.alive.sum())
 
-    def _teleport(self) -> None:
+    def _teleport(self, *, initial: bool) -> None:
+        """Teleport the living. Before the first step they are all at the same point: one does it for all of them."""
+        living = self._living()
+        self._teleport_members(living[:1] if initial else living)
+        if initial:
+            self.W[living[1:]] = self.W[living[0]].clone()
+            self.bills.charge_alike(living)
+        self.teleports[living] += 1
+        self._bury()
+
+    def _teleport_members(self, members: list[int]) -> None:
         assert self.plan is not None
         self.bills.values -= self._forward_paid  # a teleport evaluates the gradient where it starts
         self._forward_paid[:] = 0.0
-        living = self._living()
         if self.plan.solver != "ours":
             began = _clock()
-            together = teleport_together(self.problem, self.W[living], self.plan.published(), repeat=self.timed)
-            self.W[living] = together.W
-            self.bills.gradients[living] += together.gradients
-            self.bills.hvps[living] += together.hvps
-            self._share_time(began)
+            together = teleport_together(self.problem, self.W[members], self.plan.published(), repeat=self.timed)
+            self.W[members] = together.W
+            self.bills.gradients[members] += together.gradients
+            self.bills.hvps[members] += together.hvps
+            self.bills.seconds[members] += (_clock() - began) / len(members)
         else:
-            for member in living:
+            for member in members:
                 began = _clock()
                 result = self.plan.apply(self.problem.objective, self.W[member])
                 assert isinstance(result.x, Tensor)
                 self.W[member] = result.x
                 self.bills.add(member, replace(result.cost, seconds=_clock() - began))
         if self.batches is None:  # the gradient where it ended is known: the step need not pay for it again
-            self.bills.gradients[living] -= 1.0
-        self.teleports[living] += 1
-        self._bury()
+            self.bills.gradients[members] -= 1.0
 
     def _record(self, f: Tensor, g: Tensor) -> None:
         """A row for every living member; those whose loss or gradient is no number any more, or too large, are out."""
@@ -292,7 +300,7 @@ class Descent:
                 f.numpy(),
                 losses,
                 torch.linalg.vector_norm(g, dim=1).numpy(),
-                self.problem.accuracies(self.W).numpy(),
+                self.problem.accuracies(self.W, torch.from_numpy(self.alive)).numpy(),
                 self.bills.gradient_equivalents,
                 self.bills.seconds,
             ],
@@ -361,6 +369,11 @@ class Bills:
         self.gradients[member] += cost.gradients
         self.hvps[member] += cost.hvps
         self.seconds[member] += cost.seconds
+
+    def charge_alike(self, members: list[int]) -> None:
+        """All of ``members`` have spent what the first of them has."""
+        for spent in (self.values, self.gradients, self.hvps, self.seconds):
+            spent[members] = spent[members[0]]
 
     @property
     def gradient_equivalents(self) -> Curve:

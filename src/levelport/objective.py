@@ -50,6 +50,10 @@ class Cost:
         """Evaluations of f as SciPy counts them: those that came with a gradient included."""
         return self.values + self.gradients
 
+    def __str__(self) -> str:
+        counts = f"{self.values} values, {self.gradients} gradients, {self.hvps} Hessian-vector products"
+        return f"{self.gradient_equivalents:g} gradient equivalents ({counts}), {self.seconds:.3g} s"
+
     def __add__(self, other: Cost) -> Cost:
         return Cost(
             self.values + other.values,

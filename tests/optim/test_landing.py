@@ -47,6 +47,14 @@ def test_without_a_curvature_the_step_leads_as_far_as_the_teleport() -> None:
     assert landing.point.value < move.point.value
 
 
+def test_a_curvature_that_is_all_but_zero_makes_no_step_too_long_to_be_halved() -> None:
+    """On an inner slope the gradient is largest where λ = 0: what is reported are roundings of it."""
+    objective, move = teleported()
+    landing = land(objective, objective.at(START), _taken_for(move, 3e-9))
+    assert landing.refused == ""
+    assert landing.point.value < move.point.value
+
+
 @pytest.mark.parametrize(("bearable", "moves"), [(7.9, False), (8.1, True)])
 def test_a_valley_must_bear_the_optimizers_step_size(bearable: float, moves: bool) -> None:
     objective, move = teleported()

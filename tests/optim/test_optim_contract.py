@@ -26,6 +26,7 @@ from levelport.optim import (
     Teleporter,
     WhenItPays,
     WhenStalled,
+    minimize,
 )
 
 Make = Callable[[Any], torch.optim.Optimizer]
@@ -675,3 +676,40 @@ def test_a_wrong_metric_is_refused_before_the_run_begins(weights: Tensor) -> Non
         with pytest.raises(ObjectiveError, match="metric must"):
             make(optimizer, Every(500, start=300), metric=weights)
         make(optimizer, Every(500, start=300), metric=torch.ones(2))
+
+
+class Wrapped(torch.optim.Optimizer):
+    """As Accelerate's: an optimizer whose class says nothing of how it steps."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+        self.param_groups, self.state, self.defaults = optimizer.param_groups, optimizer.state, optimizer.defaults
+
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
+        self.optimizer.step()
+
+
+def test_an_optimizer_is_recognised_inside_its_wrapper() -> None:
+    weights = [torch.nn.Parameter(torch.ones(3))]
+    for inside in (torch.optim.SGD(weights, lr=0.1), torch.optim.SGD(weights, lr=0.1, momentum=0.9)):
+        assert Teleporter(Wrapped(inside)).schedule == Teleporter(inside).schedule
+    Teleporter(Wrapped(torch.optim.AdamW(weights)), metric="optimizer")
+    with pytest.raises(ValueError, match="SGD does not"):
+        Teleporter(Wrapped(torch.optim.SGD(weights, lr=0.1)), metric="optimizer")
+
+
+def test_results_are_printed_for_people() -> None:
+    weights = torch.nn.Parameter(torch.tensor([2.0, 1.0], dtype=torch.float64))
+    teleporter = Teleporter(torch.optim.SGD([weights], lr=0.01), Every(1))
+    result = teleporter.maybe(lambda: weights[0] ** 2 + 10.0 * weights[1] ** 2)
+    assert result is not None
+    text = str(result)
+    assert text.startswith(f"{result.status.name}: ")
+    assert f"{result.gain:.4g} times" in text
+    assert "then   a step of" in text
+    assert "tensor" not in text
+    assert teleporter.spent == pytest.approx(result.cost.gradient_equivalents + 1.5)
+    run = minimize(lambda x: (x**2).sum(), torch.ones(900, dtype=torch.float64))
+    assert "900" not in str(run)
+    assert f"after {run.iterations} steps" in str(run)
+    assert str(run.cost).startswith(f"{run.cost.gradient_equivalents:g} gradient equivalents")

@@ -156,3 +156,17 @@ def test_a_landing_that_was_no_kkt_point_is_not_repeated_without_a_product() -> 
     result = teleport(f, torch.tensor(start, dtype=torch.float64), solver=Auto(memory=1), max_hvps=3)
     assert result.cost.hvps <= 3
     assert result.gradient_norm > result.gradient_norm_start
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("radius", [None, 1e4, 1e8])
+@pytest.mark.parametrize("factors", [2, 3])
+def test_a_gradient_that_grows_without_bound_is_never_converged(factors: int, radius: float | None, seed: int) -> None:
+    """On a level set of (Π xᵢ - 1)² the gradient grows with the distance, and the angle of H g to g vanishes."""
+    start = torch.randn(factors, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    result = teleport(lambda x: (x.prod() - 1.0) ** 2, start, radius=radius)
+    assert result.status in (TeleportStatus.TRUST_RADIUS, TeleportStatus.BUDGET_SPENT, TeleportStatus.STALLED)
+    if result.status is TeleportStatus.TRUST_RADIUS:
+        named = float(result.detail.removeprefix("radius "))
+        assert isinstance(result.x, torch.Tensor)
+        assert float(torch.linalg.vector_norm(result.x - start)) <= 1.01 * named

@@ -71,3 +71,25 @@ def test_more_products_never_return_a_shorter_gradient() -> None:
     animal = everyone()["attention block@0"]
     few, many = (teleport(animal.objective(), animal.start(), max_hvps=n).gradient_norm for n in (10, 50))
     assert many >= few
+
+
+def two_wells(x: Tensor) -> Tensor:
+    """Styblinski and Tang's function: a hill around 0, which its slopes leave by an inflection."""
+    return 0.5 * (x**4 - 16.0 * x**2 + 5.0 * x).sum()
+
+
+def largest_gradient_below(level: float) -> float:
+    """By brute force. The function is separable: all values and slopes of one coordinate, in pairs."""
+    x = torch.linspace(-6.0, 6.0, 2401, dtype=torch.float64)
+    value, slope = 0.5 * (x**4 - 16.0 * x**2 + 5.0 * x), 2.0 * x**3 - 16.0 * x + 2.5
+    below = value[:, None] + value[None, :] <= level
+    return float(torch.sqrt(slope[:, None] ** 2 + slope[None, :] ** 2)[below].max())
+
+
+@pytest.mark.parametrize("start", [(0.479, -0.02), (0.3, 0.4), (-0.5, 0.2), (0.1, -0.6)])
+def test_an_ascent_that_ends_on_an_inner_slope_looks_down_from_it(start: tuple[float, float]) -> None:
+    """There H n = 0, a KKT point with a gradient that is a fifth of the largest; the walls are high above it."""
+    x = torch.tensor(start, dtype=torch.float64)
+    result = teleport(two_wells, x)
+    assert result.gradient_norm > 0.7 * largest_gradient_below(result.value_start)
+    assert result.cost.hvps <= 50

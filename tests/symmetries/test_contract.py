@@ -12,6 +12,7 @@ from torch import nn
 
 from levelport import FunctionObjective, ModuleObjective, Teleported, Teleporter, TeleportStatus, teleport
 from levelport.objectives import GradientDifferences
+from levelport.objectives.distributed import DistributedObjective
 from levelport.optim import Every
 from levelport.symmetries import (
     ActivationGroup,
@@ -22,6 +23,7 @@ from levelport.symmetries import (
     Rescaling,
     SymmetrySolver,
 )
+from levelport.symmetries.binding import distributed
 
 torch.manual_seed(0)
 
@@ -121,7 +123,7 @@ def test_a_penalty_is_part_of_f_and_keeps_a_move_from_raising_it() -> None:
     objective = ModuleObjective(module, F.mse_loss, x, y, penalty=1.0)
     result = teleport(objective, objective.initial_point(), RandomBasis(module))
     assert result.status is TeleportStatus.NO_FEASIBLE_GAIN
-    assert "would take f from" in result.message
+    assert "it would change f" in result.message
     balanced = teleport(objective, objective.initial_point(), Balance(module))
     assert balanced.value < balanced.value_start
 
@@ -179,3 +181,73 @@ def test_one_product_buys_nothing_but_the_certificate() -> None:
         result = teleport(objective, objective.initial_point(), solver, max_hvps=1)
         assert result.status is TeleportStatus.BUDGET_SPENT
         assert torch.equal(result.x, objective.initial_point())
+
+
+def test_a_move_that_leads_nowhere_is_none() -> None:
+    """Where f bends down along the gradient no decrease can be predicted, and with two products none is looked for."""
+    module, x, y, objective = pieces()
+    concave = ModuleObjective(module, lambda output, target: -F.mse_loss(output, target), x, y)
+    for f, products, status in ((concave, 50, TeleportStatus.STALLED), (objective, 2, TeleportStatus.BUDGET_SPENT)):
+        result = teleport(f, f.initial_point(), Rescaling(module, goal="decrease"), max_hvps=products)
+        assert torch.equal(result.x, f.initial_point())
+        assert result.status is status
+        assert not result.success
+    optimizer = torch.optim.SGD(module.parameters(), lr=1e-3, momentum=0.9)
+    teleporter = Teleporter(
+        optimizer, Every(1), solver=Rescaling(module, goal="decrease"), max_hvps=2, momentum="reset"
+    )
+    F.mse_loss(module(x), y).backward()
+    optimizer.step()
+    teleporter.maybe(lambda: F.mse_loss(module(x), y))
+    assert teleporter.teleports == 0
+    assert all("momentum_buffer" in optimizer.state[p] for p in module.parameters())
+
+
+def test_the_trace_ends_at_the_point_returned_and_the_message_says_why() -> None:
+    module, _, _, objective = pieces()
+    for solver in (NullSpace(module, steps=3), ActivationGroup(module, rise=0.05, steps=3)):
+        result = teleport(objective, objective.initial_point(), solver, max_hvps=200)
+        assert result.trace[-1].gradient_norm == result.gradient_norm
+        assert result.status is TeleportStatus.BUDGET_SPENT
+        assert "by the 3 steps that were asked for" in result.message
+
+
+def test_weights_frozen_later_stay_in_their_places() -> None:
+    """The objective moves what was trainable when it was made."""
+    module, _, _, objective = pieces()
+    module[0].requires_grad_(False)
+    result = teleport(objective, objective.initial_point(), RandomBasis(module, layers=["2", "4"]))
+    assert result.status is TeleportStatus.MOVED
+    assert result.value == pytest.approx(result.value_start, rel=1e-12)
+
+
+def test_ranks_are_seen_under_wrappers() -> None:
+    """NullSpace and ActivationGroup refuse them: every rank would project by its own inputs."""
+    _, _, _, objective = pieces()
+    ranks = object.__new__(DistributedObjective)  # without a process group
+    vars(ranks).update(vars(objective), local=objective, deterministic=True)
+    assert distributed(ranks)
+    assert distributed(GradientDifferences(ranks))
+    assert not distributed(GradientDifferences(objective))
+
+
+@pytest.mark.parametrize("layers", ["024", ["0", "2", "2"]])
+def test_declared_layers_are_names(layers: object) -> None:
+    module, _, _, _ = pieces()
+    with pytest.raises(ValueError, match="different names"):
+        Rescaling(module, layers=layers)  # type: ignore[arg-type]
+
+
+def test_inputs_that_are_passed_by_name() -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.hidden, self.last = nn.Linear(6, 9, dtype=torch.float64), nn.Linear(9, 1, dtype=torch.float64)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.last(torch.tanh(self.hidden(input=x)))
+
+    module = Named()
+    x, y = torch.randn(4, 6, dtype=torch.float64), torch.randn(4, 1, dtype=torch.float64)
+    objective = ModuleObjective(module, F.mse_loss, x, y)
+    assert teleport(objective, objective.initial_point(), NullSpace(module, steps=2)).gain > 1.0

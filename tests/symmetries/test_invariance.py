@@ -311,3 +311,19 @@ class _Functional(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.second(self.activation(self.first(x)))  # type: ignore[operator]
         return out
+
+
+def test_a_flatten_that_mixes_samples_is_no_flatten() -> None:
+    class Odd(nn.Module):
+        def __init__(self, **dimensions: int) -> None:
+            super().__init__()
+            self.first, self.last, self.dimensions = nn.Conv1d(1, 4, 1), nn.Linear(8, 2), dimensions
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(torch.relu(torch.flatten(self.first(x), **self.dimensions)))
+
+    assert len(chain_of(Odd(start_dim=1)).names) == 2
+    assert len(chain_of(Odd(start_dim=1, end_dim=-1)).names) == 2
+    for dimensions in ({"end_dim": 1}, {"start_dim": 0}, {"start_dim": 1, "end_dim": 2}):
+        with pytest.raises(UnsupportedModuleError, match="flatten"):
+            chain_of(Odd(**dimensions))

@@ -99,6 +99,15 @@ class MinimizeResult(Generic[X]):
         """The status as a sentence."""
         return self.status.value
 
+    def __str__(self) -> str:
+        lines = [
+            f"{self.status.name}: {self.message}",
+            f"f      {self.value:.8g} after {self.iterations} steps and {self.teleports} teleports",
+            f"‖∇f‖   {self.gradient_norm:.6g}",
+            f"cost   {self.cost}",
+        ]
+        return "\n".join(lines)
+
     def cost_to_reach(self, value: float) -> float | None:
         """Gradient equivalents spent at the first row where f is at most ``value``; None if there is none."""
         return next((row.cost for row in self.trace if row.value <= value), None)

@@ -27,6 +27,13 @@ def check_optimizer(optimizer: object) -> None:
         )
 
 
+def innermost(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """The optimizer inside wrappers that call it ``optimizer``, such as Accelerate's: its class tells how it steps."""
+    while isinstance(inside := getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
+        optimizer = inside
+    return optimizer
+
+
 def check_parameters(parameters: list[Tensor]) -> None:
     """Raise where the trainable ``parameters`` cannot be one vector; frozen ones never move and may be of any kind."""
     if not parameters:

@@ -37,7 +37,7 @@ from levelport.optim.moving import moving, part_for, stepping, trainable, whole_
 from levelport.optim.newton_cg import NewtonCG
 from levelport.optim.schedules import Schedule
 from levelport.optim.second_moments import check_metric, optimizer_metric
-from levelport.optim.suitable import check_optimizer, check_parameters, check_schedule
+from levelport.optim.suitable import check_optimizer, check_parameters, check_schedule, innermost
 from levelport.optim.transaction import Landing, Stride, check_unused, land
 from levelport.optim.undo import KEPT, Guard, OptimizerBack, tell_of_steps
 from levelport.solvers import Move, Settings, Solver, TeleportResult, move_from
@@ -122,11 +122,11 @@ class Teleporter:
     ) -> None:
         check_optimizer(optimizer)
         if schedule is None:
-            schedule = defaults.schedule_for(optimizer) if distribute is None else defaults.RANKS_SCHEDULE
+            schedule = defaults.schedule_for(innermost(optimizer)) if distribute is None else defaults.RANKS_SCHEDULE
         check_schedule(schedule, steps_per_epoch, distributed=distribute is not None)
         checks.one_of("momentum", momentum, ("keep", "reset"))
         checks.one_of("noise", noise, ("refuse", "replay"))
-        if momentum == "reset" and isinstance(optimizer, torch.optim.Adagrad):
+        if momentum == "reset" and isinstance(innermost(optimizer), torch.optim.Adagrad):
             raise ValueError("momentum='reset' does not work with Adagrad, which makes its state only once.")
         self.optimizer = optimizer
         check_parameters(self.parameters())
@@ -136,7 +136,7 @@ class Teleporter:
         if teleport_on is not None:
             check_loss("teleport_on", teleport_on)
         self.teleport_on = teleport_on
-        check_metric(metric, optimizer, self.parameters())
+        check_metric(metric, innermost(optimizer), self.parameters())
         self.metric = metric
         self.noise = noise
         self.steps_per_epoch = steps_per_epoch
@@ -147,7 +147,7 @@ class Teleporter:
         self.history.product_cost = self._solver.product_cost(self.parameters()[0].dtype)
         if first_step is not None:
             checks.one_of("first_step", first_step, ("included", "optimizer"))
-        searches = isinstance(optimizer, (ArmijoSGD, NewtonCG))
+        searches = isinstance(innermost(optimizer), (ArmijoSGD, NewtonCG))
         self.first_step = first_step or ("optimizer" if searches else "included")
         self.teleports, self.descents, self.moved = 0, 0, False
         self._guard: Guard[OptimizerBack] = Guard(noisy=True)
@@ -358,7 +358,7 @@ class Teleporter:
         weights, settings = self.metric_now(), self._settings(due)
         if weights is None:
             move = move_from(before, objective, self._solver, settings, certify=False)
-            return move, self._land(objective, before, move, Stride.of(self.optimizer))
+            return move, self._land(objective, before, move, Stride.of(innermost(self.optimizer)))
         weighted = InMetric(objective, weights)
         seen = weighted.around(before)
         move = move_from(seen, weighted, self._solver, settings, certify=False)
@@ -401,6 +401,11 @@ class Teleporter:
         handle = RemovableHandle(self._hooks)
         self._hooks[handle.id] = hook
         return handle
+
+    @property
+    def spent(self) -> float:
+        """Gradient equivalents of the run so far: steps, looks at the loss, and teleports."""
+        return self._spent
 
     def charge(self, gradient_equivalents: float) -> None:
         """Add what was spent, for schedules that weigh cost against progress."""

@@ -23,6 +23,7 @@ from levelport.solvers import Certificate, Move, TeleportResult
 
 _SHARE = 0.1  # of the predicted decrease
 _TRIALS = 12  # halvings of 1/λ
+_FARTHEST = 10.0  # lengths of the teleport that the first step may lead back
 _SHORTER = 4  # the move, its half, its quarter, its eighth
 _BEARABLE = 0.9  # of the curvature at which a fixed step diverges
 
@@ -98,9 +99,10 @@ def _first_step(objective: Objective, start: Point, move: Move, bearable: float)
     end = move.point
     if end.x is start.x or end.gradient_norm == 0.0:
         return Landing(end)
-    curvature = abs(move.result.curvature)
-    # Without a curvature, the step that leads back as far as the teleport led away.
-    size = 1.0 / curvature if curvature > 0.0 else float(norm(end.x - start.x)) / end.gradient_norm
+    curvature, back = abs(move.result.curvature), float(norm(end.x - start.x)) / end.gradient_norm
+    # Without a curvature, the step that leads back as far as the teleport led away. In the interior of the sub-level
+    # set, where the gradient is largest at λ = 0, what is left of λ are roundings.
+    size = min(1.0 / curvature, _FARTHEST * back) if curvature > 0.0 else back
     for _ in range(_TRIALS):
         asked = _SHARE * size * end.gradient_norm * end.gradient_norm  # in this order: a square may leave the range
         trial = objective.at(end.x - size * end.gradient)

@@ -54,6 +54,7 @@ _LEFT_OF_WAY = 0.05  # and part of what f changes over the step's length along t
 _SURE = 0.1  # what the excess is worth in log ‖∇f‖, below which the next correction hits in 97 of 100 cases
 _NEAR = 0.1  # the level is near if what f changes over so much of the last step, along the normal, leads there
 _BROKEN = 0.02  # loss of log ‖∇f‖ on the way to the level, from which on the ascent goes back to where it keeps it
+_A_GOOD_PART = 0.3  # growth of log ‖∇f‖ over the distance come; 1 and ½ where it grows as that, or as its root
 _MAX_IDLE = 6  # steps without a new best merit, which roundings may call for
 
 
@@ -158,12 +159,22 @@ class LevelSetAscent:
         self._keep(frame.point, self._here)
         self.monitor.record(frame.point, frame.certificate, self._step_length)
         self.monitor.offer(frame.point)
-        if is_kkt(frame.point, on_level=frame.on_level, tol=self.problem.tol, length=self.length):
+        kkt = is_kkt(frame.point, on_level=frame.on_level, tol=self.problem.tol, length=self.length)
+        if kkt and not self._grows_on():
             self.status = TeleportStatus.CONVERGED
         elif self._good_enough():
             self.status = TeleportStatus.TARGET_REACHED
         elif self._idle > _MAX_IDLE:
             self.status = TeleportStatus.STALLED
+
+    def _grows_on(self) -> bool:
+        """Whether log ‖∇f‖ rises so fast that over the way come so far ‖∇f‖ would grow by a good part.
+
+        Where ‖∇f‖ has no maximum, the angle between H n and n vanishes far out all the same: with ‖∇f‖ proportional
+        to the distance the slope of its logarithm times the distance is 1, wherever one stands.
+        """
+        (distance,) = read([], [self.point.x - self.problem.start.x])
+        return self.frame.ascent_norm * distance > _A_GOOD_PART
 
     def _good_enough(self) -> bool:
         """Whether the iterate meets the caller's target, or will once it is on the level: :meth:`land` looks again.
@@ -309,9 +320,14 @@ class LevelSetAscent:
                 rate = (was - excess) / back
                 if not (rate > 0.1 * size and abs(excess) <= 0.7 * abs(was)):
                     return None, 0.5
-        if not problem.within_radius(trial):
+        # No further from x than twice the step, which is known to be near enough but for the last steps.
+        if self._distance + 2.0 * step * length > self.radius and not self._within_radius(trial):
             return None, 0.5
         return (trial, 1.0) if trial.finite and trial.gradient_norm > 0.0 else (None, 0.25)
+
+    def _within_radius(self, point: Point) -> bool:
+        (distance,) = read([], [point.x - self.problem.start.x])
+        return distance <= self.radius
 
     def converged_at(self, point: Point) -> bool:
         """Whether ``point``, whose product has been taken, is a KKT point by the standards of this ascent."""

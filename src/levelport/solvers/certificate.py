@@ -76,6 +76,12 @@ class Certificate:
         alignment, misalignment = (curvature / size, residual / size) if size > 0.0 else (1.0, 0.0)
         return cls(curvature / length, residual / length / before.gradient_norm, alignment, misalignment)
 
+    def __str__(self) -> str:
+        known = f"λ {self.curvature:.4g}"
+        if math.isnan(self.alignment):
+            return known
+        return f"{known}, alignment {self.alignment:.6g}, KKT residual {self.kkt_residual:.2g}"
+
     def kkt(self, *, level_set: bool, tol: float) -> bool:
         """Whether H g is parallel to g to ``tol``, and its multiplier has the right sign.
 

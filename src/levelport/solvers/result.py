@@ -112,6 +112,18 @@ class TeleportResult(Generic[X]):
             sentence = sentence.removesuffix(_STAYED)
         return f"{sentence} ({self.detail})" if self.detail else sentence
 
+    def __str__(self) -> str:
+        lines = [
+            f"{self.status.name}: {self.message}",
+            f"f      {self.value_start:.8g} → {self.value:.8g}",
+            f"‖∇f‖   {self.gradient_norm_start:.6g} → {self.gradient_norm:.6g}, {self.gain:.4g} times",
+            f"there  {self.certificate}",
+            f"cost   {self.cost}",
+        ]
+        if not math.isnan(self.first_step):
+            lines.insert(3, f"then   a step of {self.first_step:.3g} to f = {self.value_after:.8g}")
+        return "\n".join(lines)
+
     @property
     def violation(self) -> float:
         """max(0, f(x) - f(start)), as it stands after rounding."""

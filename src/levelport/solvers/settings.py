@@ -73,7 +73,8 @@ class Settings:
         if self.radius is not None:
             checks.number("radius", self.radius, above=0.0, why="it is a distance; None has it derived")
         checks.number("target_gain", self.target_gain, above=1.0, why="it is the growth of the gradient norm")
-        checks.number("target_alignment", self.target_alignment, above=-1.0, why="it is a cosine")
+        if self.target_alignment != math.inf:
+            checks.number("target_alignment", self.target_alignment, above=-1.0, at_most=1.0, why="it is a cosine")
 
     def begin(self) -> Solver:
         """The solver with an empty memory, for one run."""

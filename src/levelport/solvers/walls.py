@@ -7,6 +7,9 @@ An ascent ends at the maximum on its own side. From a point x on the level, H n 
 * *Around*, from the bottom of the valley b = x - (‖g‖/λ) n. A few Lanczos steps there find the directions v in which f
   bends most, θ = ⟨v, H v⟩. The walls in these directions, both ways, are the steepest, and on a quadratic they stand at
   √(2 (f(w) - f(b))/θ). How long the gradient is there shows which of them is worth an ascent.
+
+An ascent that has ended in the interior, H n = 0, is at an inflection of the slope between the level and the bottom.
+It has no λ to tell how far down the bottom is: some steps down the normal, each twice as long, lead near it.
 """
 
 from __future__ import annotations
@@ -79,6 +82,8 @@ def _steepest(point: Point) -> list[tuple[float, Tensor]]:
 def _bottom(problem: TeleportProblem, frame: Frame) -> Point | None:
     """Below the level, where the parabola along the normal has its bottom, or nearer; None where nothing is below."""
     size, curvature = frame.point.gradient_norm, frame.certificate.curvature
+    if frame.finite and not frame.on_level:
+        return _down_the_slope(problem, frame)
     if not (frame.finite and curvature > 0.0):
         return None
     t = size / curvature
@@ -89,6 +94,21 @@ def _bottom(problem: TeleportProblem, frame: Frame) -> Point | None:
             return point if point.finite and point.gradient_norm > 0.0 else None
         t *= 0.5
     return None
+
+
+def _down_the_slope(problem: TeleportProblem, frame: Frame) -> Point | None:
+    """The lowest of some points down the normal of a point in the interior; None where none is lower than that."""
+    here, lowest = frame.point, None
+    t = (problem.level - here.value) / here.gradient_norm
+    for _ in range(_MAX_VALUES):
+        point = problem.objective.at(shifted(here.x, frame.normal, -t), curvature=True)
+        if point.value < (here if lowest is None else lowest).value:
+            lowest, t = point, 2.0 * t
+        elif lowest is not None:
+            break
+        else:
+            t *= 0.25
+    return lowest if lowest is not None and lowest.finite and lowest.gradient_norm > 0.0 else None
 
 
 def _wall(problem: TeleportProblem, base: Tensor, direction: Tensor, t: float, depth: float) -> Point | None:

@@ -25,12 +25,9 @@ import torch
 from torch import Tensor, nn
 
 from levelport import checks
-from levelport.objective import Point
-from levelport.objectives.distributed import DistributedObjective
 from levelport.solvers.contract import Monitor, Outcome, TeleportProblem
-from levelport.solvers.result import TeleportStatus
 from levelport.symmetries.ascent import ascend_gradient
-from levelport.symmetries.binding import places
+from levelport.symmetries.binding import distributed, places
 from levelport.symmetries.chain import UnsupportedModuleError, check_parameters
 from levelport.symmetries.move import Exactness, SymmetrySolver
 from levelport.symmetries.null_space import inputs_of
@@ -75,12 +72,9 @@ class ActivationGroup(SymmetrySolver):
         return max(super().slack(level, dtype), self.rise * abs(level))
 
     def propose(self, problem: TeleportProblem, monitor: Monitor | None = None) -> Tensor:
-        return self.ascend(problem, Monitor(problem) if monitor is None else monitor)[0].x
+        return self.solve(problem, Monitor(problem) if monitor is None else monitor).point.x
 
     def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
-        return Outcome(*self.ascend(problem, monitor))
-
-    def ascend(self, problem: TeleportProblem, monitor: Monitor) -> tuple[Point, TeleportStatus]:
         """Ascent of log ‖∇f‖ in T."""
         chart = _Chart.of(self.module, problem)
 
@@ -125,7 +119,7 @@ class _Chart:
     @classmethod
     def of(cls, module: nn.Module, problem: TeleportProblem) -> _Chart:
         objective, x = problem.objective, problem.start.x
-        if isinstance(objective, DistributedObjective):
+        if distributed(objective):
             raise ValueError(
                 "ActivationGroup sees the inputs of one process only; it does not work with DistributedObjective."
             )

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from levelport.objective import Point, all_finite, norm
 from levelport.solvers.certificate import Certificate
-from levelport.solvers.contract import Monitor, TeleportProblem
+from levelport.solvers.contract import Monitor, Outcome, TeleportProblem
 from levelport.solvers.result import TeleportStatus
 
 _TRIALS = 8
@@ -30,7 +30,7 @@ def ascend_gradient(
     coordinates: Tensor,
     reach: float,
     steps: int,
-) -> tuple[Point, TeleportStatus]:
+) -> Outcome:
     """The point with the largest gradient found, and why the ascent ended.
 
     Args:
@@ -40,17 +40,25 @@ def ascend_gradient(
         steps: at most so many.
     """
     point, step = problem.start, 0.1 * reach
+    recorded: Point | None = None
+
+    def ended(status: TeleportStatus, detail: str = "") -> Outcome:
+        if point is not recorded:
+            monitor.record(point, Certificate.at(point), step)
+        return Outcome(point, status, detail)
+
     for _ in range(steps):
         # One product for this step and one for the certificate of the point returned; the start's is known.
         if (stop := monitor.should_stop(hvps_needed=1 if point.knows_hessian_normal else 2)) is not None:
-            return point, stop
+            return ended(stop)
         monitor.record(point, certificate := Certificate.at(point), step)
+        recorded = point
         if problem.meets_target(point, certificate):
-            return point, TeleportStatus.TARGET_REACHED
+            return ended(TeleportStatus.TARGET_REACHED)
         direction = pull(coordinates, point.hessian_normal)
         size = length(direction) if all_finite(direction) else math.nan
         if not size > problem.tol * float(norm(point.hessian_normal)):
-            return point, TeleportStatus.STALLED
+            return ended(TeleportStatus.STALLED)
         trial: Point | None = None
         for _ in range(_TRIALS):
             tried = coordinates + (step / size) * direction
@@ -60,9 +68,9 @@ def ascend_gradient(
                 break
             trial, step = None, 0.25 * step
         if trial is None:
-            return point, TeleportStatus.STALLED
+            return ended(TeleportStatus.STALLED)
         small = trial.gradient_norm < 1.01 * point.gradient_norm
         point, coordinates, step = trial, tried, min(2.0 * step, reach)
         if small and length(coordinates) >= 0.99 * reach:
-            return point, TeleportStatus.TRUST_RADIUS
-    return point, TeleportStatus.BUDGET_SPENT
+            return ended(TeleportStatus.TRUST_RADIUS)
+    return ended(TeleportStatus.BUDGET_SPENT, f"by the {steps} steps that were asked for")

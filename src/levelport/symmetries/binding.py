@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
 from levelport.objective import Objective
+from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.metric import InMetric
 from levelport.objectives.module import ModuleObjective
 from levelport.objectives.parameters import ParametersObjective
@@ -32,6 +33,14 @@ def in_metric(objective: Objective) -> bool:
     return True
 
 
+def distributed(objective: Objective) -> bool:
+    """Whether f is a sum over processes, each of which sees its own samples alone."""
+    found: Objective | None = objective
+    while found is not None and not isinstance(found, DistributedObjective):
+        found = _inside(found)
+    return found is not None
+
+
 def _inside(objective: Objective) -> Objective | None:
     found = next((getattr(objective, n) for n in ("objective", "local", "inner") if hasattr(objective, n)), None)
     return found if isinstance(found, Objective) else None
@@ -52,7 +61,7 @@ def places(
         )
     inner = innermost(objective)
     if isinstance(inner, ModuleObjective):
-        parameters: list[Tensor] = [p for p in inner.module.parameters() if p.requires_grad]
+        parameters: Sequence[Tensor] = inner.parameters
     elif isinstance(inner, ParametersObjective):
         parameters = inner.parameters
     else:
@@ -64,8 +73,8 @@ def places(
     for parameter in parameters:
         found[id(parameter)] = slice(begin, begin + parameter.numel())
         begin += parameter.numel()
-    for name, parameter in wanted:
-        if id(parameter) not in found:
+    for name, sought in wanted:
+        if id(sought) not in found:
             raise ValueError(
                 f"the parameter {name!r} of {who}'s module is none of those that the objective moves. Make the solver "
                 "for the very module that is trained: ModuleObjective(model, …) and "

@@ -62,6 +62,8 @@ def chain_of(module: nn.Module, layers: Sequence[str] | None = None) -> Chain:
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"module must be a torch.nn.Module, not a {type(module).__name__}.")
+    if isinstance(layers, str) or (layers is not None and len(set(layers)) < len(layers)):
+        raise ValueError(f"layers must be a list of different names, not {layers!r}.")
     found, straight = _traced(module) if layers is None else (tuple(layers), (False,) * (len(layers) - 1))
     if len(found) < 2:
         raise UnsupportedModuleError(
@@ -178,7 +180,7 @@ def _walk(node: fx.Node, end: fx.Node, known: dict[str, nn.Module]) -> bool:
             raise UnsupportedModuleError(
                 f"{_named(node, known)} between layers {_called_target(end, known)} and the one before it is not "
                 "positively homogeneous unit by unit (ReLU, leaky ReLU, dropout, pooling and nn.Flatten are), so the "
-                "units there cannot be rescaled."
+                "units there cannot be rescaled. Those of other layers in a row can: name them by layers=."
             )
         flat = flat or kind == "flatten"
         straight = straight and kind in ("plain", "flatten")
@@ -203,16 +205,22 @@ def _kind(node: fx.Node, known: dict[str, nn.Module], positions: int, flat: bool
         return "homogeneous" if isinstance(module, _HOMOGENEOUS) or pool else "no"
     if node.op == "call_function":
         if node.target is torch.flatten:
-            return "flatten" if (*node.args[1:], *node.kwargs.values()) == (1,) else "no"
+            return _flattening(node)
         called = getattr(node.target, "__name__", "")
         named = next((n for n in _FUNCTION_POOLS if getattr(F, n) is node.target), called)
         pool = _FUNCTION_POOLS.get(named) == positions and positions > 0 and not flat
         return "homogeneous" if node.target in _FUNCTIONS or pool else "no"
     if node.op == "call_method":
         if node.target == "flatten":
-            return "flatten" if (*node.args[1:], *node.kwargs.values()) == (1,) else "no"
+            return _flattening(node)
         return "homogeneous" if node.target in _METHODS else "no"
     return "no"
+
+
+def _flattening(node: fx.Node) -> str:
+    """ "flatten" where a call of flatten makes one dimension of all but the first."""
+    given = {**dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False)), **node.kwargs}
+    return "flatten" if (given.get("start_dim", 0), given.get("end_dim", -1)) == (1, -1) else "no"
 
 
 def _called(name: str, module: nn.Module) -> str:

@@ -88,11 +88,12 @@ class LinearGroup(SymmetrySolver):
     """Transforms what linear layers in a row pass on to each other. Exact on all inputs.
 
     Args:
-        module: has two Linear layers with nothing between them; other layers stay as they are.
+        module: a chain, as for :class:`Rescaling`, with two Linear layers that have nothing between them; the other
+            layers stay as they are.
         box: the singular values of every G stay in [1/box, box].
         goal: "gradient": the closed form above. "decrease": ascends ‖g‖⁴/(2 gᵀHg), one Hessian-vector product per
             trial; the gradient may shrink.
-        layers: names of the layers, where tracing does not find them; nothing at all may stand between them.
+        layers: names of Linear layers in a row with nothing at all between them, where the module is no such chain.
     """
 
     module: nn.Module = field(repr=False)

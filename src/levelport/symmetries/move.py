@@ -43,7 +43,10 @@ class SymmetrySolver(Solver):
         return self.seeks_gradient
 
     def slack(self, level: float, dtype: torch.dtype) -> float:
-        """What rounding may do to f: 1e-13 of it in float64, 1e-6 in float32."""
+        """What rounding may do to f: 1e-13 of it in float64, 1e-6 in float32.
+
+        Where f is small beside what it is computed from, as near an exact fit, it does more, and moves are refused.
+        """
         relative = _ROUNDING.get(dtype, 16.0 * torch.finfo(dtype).eps)
         return relative * max(abs(level), torch.finfo(dtype).tiny)
 
@@ -58,15 +61,23 @@ class SymmetrySolver(Solver):
         if (stop := monitor.should_stop(hvps_needed=1)) is not None:
             return Outcome(start, stop, "one product is needed for the certificate")
         x = self.propose(problem, monitor)
+        if torch.equal(x, start.x):
+            stop = monitor.should_stop(hvps_needed=2)  # one more for the certificate: none was left to look around with
+            return Outcome(start, stop or TeleportStatus.STALLED, "no move of this family was found to be better")
         return self.judge(problem, monitor, problem.objective.at(x, curvature=True))
 
     def judge(self, problem: TeleportProblem, monitor: Monitor, point: Point) -> Outcome:
         """The point if it keeps f and the radius, the start otherwise."""
         start = problem.start
-        sound = point.finite and all_finite(point.x)
-        if not (sound and problem.feasible(point.value) and problem.within_radius(point)):
-            detail = f"the move would take f from {start.value:.8g} to {point.value:.8g}"
-            return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, detail)
+        broken = ""
+        if not (point.finite and all_finite(point.x)):
+            broken = "the value or the gradient there is not finite"
+        elif not problem.feasible(point.value):
+            broken = f"it would change f = {start.value:.6g} by {point.value - start.value:.2g}"
+        elif not problem.within_radius(point):
+            broken = "it would leave the trust radius"
+        if broken:
+            return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, f"the move was not made: {broken}")
         certificate = Certificate.at(point)
         monitor.offer(point)
         monitor.record(point, certificate, float((point.x - start.x).norm()))
@@ -74,4 +85,4 @@ class SymmetrySolver(Solver):
             return Outcome(point, TeleportStatus.MOVED)
         if problem.meets_target(point, certificate):
             return Outcome(point, TeleportStatus.TARGET_REACHED)
-        return Outcome(point, TeleportStatus.TRUST_RADIUS)
+        return Outcome(point, TeleportStatus.TRUST_RADIUS, "the largest gradient found within the bounds of the move")

@@ -25,12 +25,11 @@ import torch
 from torch import Tensor, nn
 
 from levelport import checks
-from levelport.objective import Objective, Point, norm
-from levelport.objectives.distributed import DistributedObjective
+from levelport.objective import Objective, norm
 from levelport.solvers.contract import Monitor, Outcome, TeleportProblem
 from levelport.solvers.result import TeleportStatus
 from levelport.symmetries.ascent import ascend_gradient
-from levelport.symmetries.binding import places
+from levelport.symmetries.binding import distributed, places
 from levelport.symmetries.chain import UnsupportedModuleError
 from levelport.symmetries.move import Exactness, SymmetrySolver
 
@@ -100,7 +99,7 @@ class NullSpace(SymmetrySolver):
     def projector(self, problem: TeleportProblem) -> Callable[[Tensor], Tensor]:
         """v ↦ the part of v that no layer's inputs see. Costs one value, which shows the inputs."""
         objective = problem.objective
-        if isinstance(objective, DistributedObjective):
+        if distributed(objective):
             raise ValueError(
                 "NullSpace sees the inputs of one process only; it does not work with DistributedObjective."
             )
@@ -132,19 +131,15 @@ class NullSpace(SymmetrySolver):
         return project
 
     def propose(self, problem: TeleportProblem, monitor: Monitor | None = None) -> Tensor:
-        return self.ascend(problem, Monitor(problem) if monitor is None else monitor)[0].x
+        return self.solve(problem, Monitor(problem) if monitor is None else monitor).point.x
 
     def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
-        point, status = self.ascend(problem, monitor)
-        return Outcome(point, status)
-
-    def ascend(self, problem: TeleportProblem, monitor: Monitor) -> tuple[Point, TeleportStatus]:
         """Projected ascent of log ‖∇f‖ in the null space and the ball."""
         start = problem.start
         radius = self.reach * float(norm(start.x))
         radius = radius if problem.radius is None else min(radius, 0.999 * problem.radius)
         if radius == 0.0:
-            return start, TeleportStatus.STALLED
+            return Outcome(start, TeleportStatus.STALLED)
         project = self.projector(problem)
         return ascend_gradient(
             problem,
@@ -183,13 +178,14 @@ def inputs_of(layers: dict[str, nn.Linear], objective: Objective, x: Tensor) -> 
     """What every layer receives during one evaluation of f at ``x``, a row per sample."""
     seen: dict[str, list[Tensor]] = {}
 
-    def watch(name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
-        def remember(layer: nn.Module, inputs: tuple[Any, ...]) -> None:
-            seen.setdefault(name, []).append(inputs[0].detach().reshape(-1, inputs[0].shape[-1]))
+    def watch(name: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
+        def remember(layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+            inputs = given[0] if given else named["input"]
+            seen.setdefault(name, []).append(inputs.detach().reshape(-1, inputs.shape[-1]))
 
         return remember
 
-    handles = [layer.register_forward_pre_hook(watch(name)) for name, layer in layers.items()]
+    handles = [layer.register_forward_pre_hook(watch(name), with_kwargs=True) for name, layer in layers.items()]
     try:
         _ = objective.at(x).value
     finally:

@@ -24,6 +24,8 @@ class Certificate:
     * ``kkt_residual``  ‖P H g‖ / ‖g‖², the Riemannian gradient norm of ½ log ‖∇f‖²
     * ``alignment``     cos ∠(g, H g): 1 at a KKT point, and free of units
     * ``misalignment``  sin ∠(g, H g), the scale-free size of the residual; below 1e-8 the cosine does not show it
+
+    At a KKT point below the level, where f is not convex, H g = 0: λ is 0 but for rounding, and both angles are any.
     """
 
     curvature: float

@@ -16,11 +16,14 @@ def progress_bar(shown: bool, max_iterations: int, max_cost: float) -> Iterator[
         yield lambda row: None
         return
     try:
+        from rich.console import Console
         from rich.progress import Progress, TextColumn
     except ModuleNotFoundError as error:
         raise ValueError("progress=True needs the package rich: pip install rich, or leave progress off.") from error
     columns = (*Progress.get_default_columns(), TextColumn("{task.fields[loss]}"))
-    with Progress(*columns, transient=True) as bar:
+    console = Console(stderr=True)
+    watched = console.is_terminal or console.is_jupyter  # a file would get empty lines
+    with Progress(*columns, console=console, transient=True, disable=not watched) as bar:
         by_cost = math.isfinite(max_cost)
         task = bar.add_task("minimize", total=max_cost if by_cost else max_iterations, loss="")
 

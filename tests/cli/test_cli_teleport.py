@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 import levelport
 from levelport.cli import app
+from levelport.cli.reproduce import _print_claims
+from levelport.lab.claims import NOT_THERE, Claim
 
 runner = CliRunner(env={"COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"})
 
@@ -94,12 +96,48 @@ def test_picture(solver: str, tmp_path: Path) -> None:
         ),
         (("report", "--to", "claims"), "'claims' in neither"),
         (("bench", "logistic", "--no-run"), "there is nothing to do"),
+        (("teleport", "rosenbrock", "--start", "3"), "rosenbrock takes 2 coordinates, and --start has 1"),
+        (("reproduce", "all", "nosuch"), "There is no figure 'nosuch'"),
+        (("reproduce", "list", "nosuch"), "There is no figure 'nosuch'"),
+        (("reproduce", "fig1", "--to", "x.zip"), "only 'levelport reproduce export' writes such a file"),
+        (("data", "fetch", "--from", "x", "--mirror", "https://example.org"), "from one of them only"),
+        (("data", "fetch", "--mirror", "example.org/x"), "a whole address, as in https://example.org/x"),
+        (("problems", "optimum", "logreg/nosuch"), "There is no data set 'nosuch'"),
+        (("problems", "optimum", "logreg/blood", "--reg", "-1"), "reg must be a finite number"),
+        (("problems", "optimum", "logreg/synthetic-logistic-100x5-0"), "must lie in [1, 1e+300], not 0.0"),
+        (("diagnose", "quadratic/10", "--seed", "9" * 20), "seed must not be negative and must be below 2**63"),
     ],
 )
 def test_what_is_wrong_is_named_and_ends_with_2(arguments: tuple[str, ...], words: str) -> None:
     code, text = run(*arguments)
     assert code == 2
     assert words in text
+
+
+def test_the_list_of_figures_may_be_a_part_of_it() -> None:
+    code, text = run("reproduce", "list", "fig1", "8")
+    assert code == 0
+    assert re.findall(r"\bfig\d+(?= [A-Z])", text) == ["fig1", "fig8"]
+    assert "quick / full:" in text
+
+
+def test_open_claims_say_whether_anything_ran(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = "the smoke tier decides nothing (it saw: {})"
+    _print_claims(
+        [
+            Claim("one", None, seen.format("3 of 4")),
+            Claim("two", None, seen.format(NOT_THERE)),
+            Claim("three", True, "4"),
+        ]
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        "not decided: one",
+        "    the smoke tier decides nothing (it saw: 3 of 4)",
+        "not run: two",
+        f"    {NOT_THERE}",
+        "holds: three",
+        "    4",
+    ]
 
 
 def test_version() -> None:

@@ -216,10 +216,124 @@ def test_wrong_arguments_are_refused_when_the_callback_is_made() -> None:
         TeleportCallback(Every(3), max_hvps=0)
 
 
-def test_half_precision_parameters_are_refused_by_a_sentence_or_teleport(tmp_path: Path) -> None:
-    callback = TeleportCallback(Every(3), max_hvps=3)
-    fit(Module(), callback, path=tmp_path, precision="bf16-true")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"on_teleport": 3}, "on_teleport must be a function, not 3"),
+        ({"loss": 3}, "loss must be a function, not 3"),
+        ({"optimizer": -1}, "optimizer must be at least 0, not -1"),
+    ],
+)
+def test_what_is_no_function_and_no_number_is_refused_there_too(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        TeleportCallback(Every(3), **arguments)
+
+
+class WithoutIndex(Module):
+    def training_step(self, batch: Any) -> Any:  # type: ignore[override]
+        return self.loss(batch)
+
+
+def test_training_step_needs_no_index_of_the_batch(tmp_path: Path) -> None:
+    callback = TeleportCallback(Every(4), max_hvps=3)
+    fit(WithoutIndex(), callback, path=tmp_path)
     assert callback.teleporter is not None
+    assert callback.teleporter.iteration == BATCHES
+
+
+class Skipping(Module):
+    """Leaves out every other batch, the first among them, as Lightning allows."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        return None if batch_idx % 2 == 0 else self.loss(batch)
+
+
+@pytest.mark.filterwarnings("ignore:.*returned .None.")
+def test_a_skipped_batch_has_no_teleport_and_counts_as_a_step(tmp_path: Path) -> None:
+    found: list[Any] = []
+    callback = TeleportCallback(Every(1), max_hvps=3, on_teleport=found.append)
+    trainer = fit(Skipping(), callback, path=tmp_path)
+    assert callback.teleporter is not None
+    assert callback.teleporter.iteration == trainer.global_step == BATCHES
+    assert 1 <= len(found) <= BATCHES // 2
+
+
+class Counting(Module):
+    """Keeps buffers of its own in ``training_step``, which no module's call goes through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net[3].p = 0.0
+        self.register_buffer("seen", torch.zeros(()))
+        self.register_buffer("mean", torch.ones(()))
+        self.net.register_buffer("same", self.mean)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        self.seen += 1
+        self.mean.mul_(0.5).add_(0.5 * batch[1].mean())  # the derivative of the loss needs it as it is now
+        assert self.net.same is self.mean
+        return self.loss(batch) / self.mean
+
+
+def test_buffers_of_the_lightning_module_see_no_trial_points(tmp_path: Path) -> None:
+    found: list[Any] = []
+    plain, module = Counting(), Counting()
+    mean = module.mean
+    fit(plain, path=tmp_path)
+    fit(module, TeleportCallback(Every(3, start=1), max_hvps=3, on_teleport=found.append), path=tmp_path)
+    assert found
+    assert (float(module.seen), float(module.mean)) == (BATCHES, float(plain.mean))
+    assert module.mean is module.net.same is mean
+    assert int(module.net[1].num_batches_tracked) == BATCHES
+
+
+class TwoOptimizers(Module):
+    def __init__(self) -> None:
+        super().__init__(automatic=False)
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        self.optimizers()[batch_idx % 2].zero_grad()
+        self.manual_backward(self.loss(batch))
+        self.optimizers()[batch_idx % 2].step()
+
+    def configure_optimizers(self) -> Any:
+        return [torch.optim.SGD(part.parameters(), lr=0.01) for part in (self.net[0], self.net[4])]
+
+
+def test_every_optimizer_may_have_a_callback(tmp_path: Path) -> None:
+    def callback(optimizer: int | None) -> TeleportCallback:
+        return TeleportCallback(Every(4), loss=lambda module, batch: module.loss(batch), optimizer=optimizer)
+
+    both = [callback(0), callback(1)]
+    trainer = fit(TwoOptimizers(), *both, path=tmp_path)
+    assert [one.teleporter.optimizer for one in both if one.teleporter] == trainer.optimizers
+    trainer.save_checkpoint(tmp_path / "both.ckpt")
+    assert len(torch.load(tmp_path / "both.ckpt", weights_only=True)["callbacks"]) == 2
+    with pytest.raises(ValueError, match="returns 2 optimizers; say whose"):
+        fit(TwoOptimizers(), callback(None), path=tmp_path)
+    with pytest.raises(ValueError, match="optimizer=2 counts from 0, and configure_optimizers returns 2"):
+        fit(TwoOptimizers(), callback(2), path=tmp_path)
+
+
+def test_a_second_fit_counts_from_its_first_step(tmp_path: Path) -> None:
+    callback = TeleportCallback(Every(3), max_hvps=3)
+    for steps in (1, 4):
+        fit(Module(), callback, path=tmp_path, max_steps=steps)
+        assert callback.teleporter is not None
+        assert callback.teleporter.iteration == steps
+
+
+def test_half_precision_parameters_teleport_and_stay_in_half_precision(tmp_path: Path) -> None:
+    found: list[Any] = []
+    callback = TeleportCallback(Every(3), max_hvps=3, on_teleport=found.append)
+    fit(module := Module(), callback, path=tmp_path, precision="bf16-true")
+    assert found
+    for result in found:
+        assert result.gain >= 1.0
+        assert result.value_after <= result.value_start
+    for p in module.parameters():
+        assert p.dtype is torch.bfloat16
+        assert torch.isfinite(p).all()
 
 
 def test_fabric_needs_the_teleporter_alone() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +125,37 @@ def test_skorch_teleports_on_the_loss_of_the_net() -> None:
     assert teleporter.iteration == 16
 
 
+def test_skorch_goes_on_after_pickling() -> None:
+    """Schedule, watch and parameters are those of a net that was never put away, to the last bit."""
+    pytest.importorskip("skorch", reason="skorch is not installed: make integrations")
+    from skorch import NeuralNetRegressor
+
+    from levelport.integrations.skorch import Teleports
+
+    x, y = (part.numpy() for part in data().tensors)
+    net = NeuralNetRegressor(
+        network,
+        optimizer=torch.optim.SGD,
+        lr=0.02,
+        max_epochs=1,
+        batch_size=8,
+        train_split=None,
+        iterator_train__shuffle=False,
+        verbose=0,
+        callbacks=[("teleports", Teleports(Every(3), None, HOW))],
+    ).fit(x, y)
+    again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(net))))
+    states = []
+    for one in (net, again):
+        one.partial_fit(x, y)
+        teleporter = dict(one.callbacks_)["teleports"].teleporter
+        assert teleporter.optimizer is one.optimizer_
+        states.append((teleporter.iteration, teleporter.teleports, teleporter.state_dict()["spent"]))
+    assert states[0] == states[1]
+    assert states[0][0] == 8
+    assert torch.equal(flat(net.module_), flat(again.module_))
+
+
 def test_skorch_clones_teleports_and_sets_their_arguments() -> None:
     pytest.importorskip("skorch", reason="skorch is not installed: make integrations")
     from sklearn.base import clone
@@ -235,3 +268,35 @@ def test_arguments_of_a_callback_are_tried_on_an_optimizer_that_takes_all_of_the
         Planned(Every(5), None, {"metric": -torch.ones(2)})
     with pytest.raises(ObjectiveError, match="one entry for each of the 2 variables"):
         Planned(Every(5), None, {"metric": torch.ones(3)}).begin(torch.optim.SGD([weight], lr=0.1))
+
+
+def test_a_copy_of_a_plan_goes_on_with_the_optimizer_that_it_is_given() -> None:
+    weight = nn.Parameter(torch.ones(2))
+    planned = Planned(Every(5), None, {})
+    planned.begin(torch.optim.SGD([weight], lr=0.1)).maybe(lambda: weight.square().sum())
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+    copied = copy.deepcopy(copy.deepcopy(planned))
+    assert copied.teleporter is None
+    assert copied.begin(optimizer).iteration == 1
+    assert copied.begin(optimizer).optimizer is optimizer
+
+
+def test_what_is_no_function_is_refused_when_the_callback_is_made() -> None:
+    with pytest.raises(ValueError, match="on_teleport must be a function, not 3"):
+        Planned(Every(5), 3, {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"options": {"maxiter": 100.0}}, "maxiter must be a whole number, not 100.0"),
+        ({"options": {"gtol": -1}}, "gtol must not be negative, not -1"),
+        ({"tol": -1}, "^tol must not be negative, not -1"),
+    ],
+)
+def test_scipy_is_told_of_its_own_names(options: dict[str, Any], words: str) -> None:
+    optimize = pytest.importorskip("scipy.optimize", reason="scipy is not installed")
+    from levelport.integrations.scipy import scipy_method
+
+    with pytest.raises(ValueError, match=words):
+        optimize.minimize(optimize.rosen, [0.0, 1.0], jac=optimize.rosen_der, method=scipy_method, **options)

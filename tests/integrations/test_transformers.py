@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -172,6 +174,20 @@ def test_a_checkpoint_without_our_file_is_refused(tmp_path: Path) -> None:
     train([], tmp_path, max_steps=4, save_strategy="steps", save_steps=4)
     with pytest.raises(FileNotFoundError, match=r"levelport\.pt is not there"):
         train([TeleportCallback(Every(3), [batch()])], tmp_path, resume=str(tmp_path / "checkpoint-4"))
+
+
+def test_in_a_hyperparameter_search_our_file_lies_in_the_folder_of_the_trial(tmp_path: Path) -> None:
+    callback = TeleportCallback(Every(3), [batch()])
+    arguments = SimpleNamespace(output_dir=str(tmp_path))
+    state = SimpleNamespace(global_step=4, is_hyper_param_search=True, is_world_process_zero=True)
+    for age, trial in enumerate(("run-0", "run-1")):
+        folder = tmp_path / trial / "checkpoint-4"
+        folder.mkdir(parents=True)
+        (folder / "trainer_state.json").write_text("{}")
+        os.utime(folder / "trainer_state.json", (1000 + age, 1000 + age))
+        callback.on_save(arguments, state, None)
+        assert (folder / "levelport.pt").exists()
+    assert not (tmp_path / "checkpoint-4").exists()
 
 
 def test_without_a_teleport_training_is_what_it_was_bit_for_bit(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from arithmetic import Squares, sweep
 from rich.console import Console
 
 from levelport.lab.choices import BackendName
-from levelport.lab.engine.backends import Backend, WorkerLostError
+from levelport.lab.engine.backends import Backend, Done, WorkerLostError
 from levelport.lab.engine.progress import ConsoleProgress, Forecast, SilentProgress
 from levelport.lab.engine.runner import Plan, in_words, run_plan
 from levelport.lab.engine.spec import RunSpec, RunStatus
@@ -72,6 +73,16 @@ def test_failure_is_a_row_and_is_tried_again(tmp_path: Path) -> None:
     assert plan.todo == (specs[1],)
     assert any("failed last time" in line for line in plan.sentences(1))
     assert run_plan(plan, store, Backend()).computed == 1
+
+
+def test_a_task_that_another_process_failed_meanwhile_is_a_failure(tmp_path: Path) -> None:
+    store, other = Store(tmp_path), Squares(2, fails=True)
+    plan = Plan.of([Squares(1), other], store)
+    run_plan(Plan.of([other], store), store, Backend())
+    done = run_plan(plan, store, Backend())
+    assert done.computed == 1
+    (failure,) = done.failures
+    assert "squares up to 2: ArithmeticError: cannot square 2" in failure
 
 
 def test_a_shard_damaged_meanwhile_is_a_failure(tmp_path: Path) -> None:
@@ -187,6 +198,30 @@ def test_two_worker_dask_cluster(tmp_path: Path) -> None:
     assert_complete(store, 10, 0.05)
 
 
+@pytest.mark.filterwarnings("default")
+def test_a_dask_worker_that_is_killed_is_a_sentence(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="the dask extra is not installed")
+    import dask
+
+    store = Store(tmp_path)
+    plan = Plan.of([Squares(2, kills=True)], store)
+    # Once is enough: Dask starts another worker and tries again, three times by default.
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}), pytest.raises(WorkerLostError, match="safe"):
+        run_plan(plan, store, Backend("dask", jobs=1))
+
+
+def test_a_ray_worker_that_is_killed_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    exceptions = pytest.importorskip("ray.exceptions", reason="the ray extra is not installed")
+
+    def lost(self: Backend, specs: object) -> Iterator[Done]:
+        raise exceptions.ActorDiedError
+        yield
+
+    monkeypatch.setattr(Backend, "_on_ray", lost)
+    with pytest.raises(WorkerLostError, match="start the same command again"):
+        list(Backend("ray", jobs=2).compute(sweep(2, 0.0)))
+
+
 @pytest.mark.filterwarnings("default")  # so does this one's
 def test_two_worker_ray_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray", reason="the ray extra is not installed")
@@ -199,10 +234,10 @@ def test_two_worker_ray_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("name", ["loky", "dask", "ray"])
 def test_nothing_starts_where_there_is_nothing_to_run(name: BackendName, monkeypatch: pytest.MonkeyPatch) -> None:
-    def started(self: Backend) -> None:
+    def started(self: Backend, specs: object) -> None:
         raise AssertionError("a cluster was started for nothing")
 
-    monkeypatch.setattr(Backend, "_joblib", started)
+    monkeypatch.setattr(Backend, f"_on_{name}", started)
     assert list(Backend(name, jobs=2).compute([])) == []
 
 

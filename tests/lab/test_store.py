@@ -145,11 +145,14 @@ def test_leftovers_of_dead_processes_are_removed_and_of_living_ones_kept(tmp_pat
     host = os.uname().nodename
     (store.shards / f".tmp-{host}-{dead.pid}-aa").write_bytes(b"half")
     (store.shards / f".tmp-{host}-{os.getpid()}-bb").write_bytes(b"half")
-    (store.shards / ".tmp-elsewhere-1-cc").write_bytes(b"half")
+    (store.shards / f".tmp-{host}-{10**30}-cc").write_bytes(b"half")  # damaged: no process has such a number
+    # Of other machines: one of another name, one whose name begins with ours, one whose name ends with it.
+    for machine in ("elsewhere", f"{host}-{dead.pid}", f"far-{host}"):
+        (store.shards / f".tmp-{machine}-{dead.pid}-dd").write_bytes(b"half")
     found = store.look()
-    assert found.leftovers == 1
+    assert found.leftovers == 2
     assert found.results == {}
-    assert len(list(store.shards.iterdir())) == 2
+    assert len(list(store.shards.iterdir())) == 4
 
 
 def test_directory_that_cannot_be_made_is_an_error_in_words(tmp_path: Path) -> None:

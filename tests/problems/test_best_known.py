@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -65,13 +66,37 @@ def test_this_machine_and_the_package_are_compared() -> None:
     assert best_known.lookup(name, float(reg), int(seed)) == BestKnown(committed.value * 0.99, "better")
 
 
-def test_damaged_table_counts_as_empty(own_cache: Path) -> None:
+def test_the_committed_table_is_compared_with_itself_alone(tmp_path: Path) -> None:
+    """What this machine's table holds can go into it, and what it holds is not replaced by anything worse."""
+    table = tmp_path / "table.json"
+    assert best_known.record(NAME, 0.01, 0, BestKnown(0.5, "found here"))
+    assert best_known.record(NAME, 0.01, 0, BestKnown(0.5, "found here"), table=table)
+    assert best_known.record(NAME, 0.01, 1, BestKnown(0.1, "good"), table=table)
+    assert not best_known.record(NAME, 0.01, 1, BestKnown(0.2, "worse"), table=table)
+    assert [entry.value for entry in best_known.read_table(table).values()] == [0.5, 0.1]
+
+
+@pytest.mark.parametrize("content", ["", "[", "[]", "null", "\x00", "[" * 100_000])
+def test_damaged_table_counts_as_empty_and_is_not_written_to(content: str, own_cache: Path) -> None:
     own_cache.mkdir(exist_ok=True)
-    for content in ("", "[", "[]", '{"a": 1}', '{"a": {"value": "x", "how": ""}}', '{"a": {"value": NaN, "how": ""}}'):
-        best_known.table_in_cache().write_text(content)
-        assert best_known.read_table(best_known.table_in_cache()) == {}
+    table = best_known.table_in_cache()
+    table.write_text(content)
+    assert best_known.read_table(table) == {}
+    assert best_known.lookup(NAME, 0.01, 0) is None
+    with pytest.raises(ValueError, match="is damaged"):
+        best_known.record(NAME, 0.01, 0, BestKnown(0.6, "first"))
+    assert table.read_text() == content
+
+
+def test_damaged_entries_are_passed_over_one_by_one(own_cache: Path) -> None:
+    own_cache.mkdir(exist_ok=True)
+    table = best_known.table_in_cache()
+    entries = '"a": 1, "b": {"value": "x", "how": ""}, "c": {"value": NaN, "how": ""}, "d": {"value": 1.0}'
+    table.write_text(f'{{{entries}, "{best_known.table_key(NAME, 0.1, 0)}": {{"value": 0.3, "how": "before"}}}}')
     assert best_known.record(NAME, 0.01, 0, BestKnown(0.6, "first"))
     assert best_known.lookup(NAME, 0.01, 0) == BestKnown(0.6, "first")
+    assert best_known.lookup(NAME, 0.1, 0) == BestKnown(0.3, "before")
+    assert len(json.loads(table.read_text())) == 6
 
 
 def test_the_value_found_is_attained() -> None:

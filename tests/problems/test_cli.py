@@ -81,8 +81,9 @@ def test_problems_optimum() -> None:
     answer = runner.invoke(problems, ["optimum", "mlp-relu-3/blood", "--reg", "1e-3"])
     assert answer.exit_code == 1
     assert "levelport problems improve mlp-relu-3/blood --reg 0.001" in words(answer.output)
-    answer = runner.invoke(problems, ["optimum", "logreg/blod", "--reg", "1e-3"])
-    assert answer.exit_code == 1
+    answer = runner.invoke(problems, ["optimum", "logreg/blood", "logreg/blod"])
+    assert answer.exit_code == 2
+    assert "optima" not in answer.output  # nothing was begun
     assert "Did you mean 'blood'" in words(answer.output)
 
 

@@ -104,6 +104,12 @@ def test_synthetic_names() -> None:
     assert data_info("synthetic-linear-400x10-50").targets is Targets.REGRESSION
 
 
+@pytest.mark.parametrize("condition", ["0", "0.5", "1e400"])
+def test_conditions_of_synthetic_sets_are_numbers_from_1(condition: str) -> None:
+    with pytest.raises(ValueError, match=f"the condition at the end of 'synthetic-linear-9x3-{condition}' must lie in"):
+        data_info(f"synthetic-linear-9x3-{condition}")
+
+
 @pytest.mark.parametrize(
     ("name", "suggestion"),
     [("blod", "blood"), ("Ionosfere", "ionosphere"), ("tictactoe", "tic-tac-toe"), ("synthetic-logistic", "synthetic")],

@@ -253,8 +253,9 @@ def test_optimum_is_computed_once_and_read_back_unchanged(counted: list[int], ow
 
 def test_cache_that_cannot_be_written_is_no_obstacle(own_cache: Path) -> None:
     own_cache.write_text("a file where the directory should be")
-    with pytest.warns(UserWarning, match="could not be kept"):
-        assert problem("logreg/blood", reg=1e-3).optimum().certified
+    for refresh in (False, True):
+        with pytest.warns(UserWarning, match="could not be kept"):
+            assert problem("logreg/blood", reg=1e-3).optimum(refresh=refresh).certified
 
 
 def test_problems_do_not_share_an_entry(counted: list[int]) -> None:

@@ -14,6 +14,7 @@ from levelport.checks import UnknownNameError
 from levelport.problems import MLP, LinearModel, Problem, problem
 from levelport.problems.catalogue import UCI
 from levelport.problems.models import cross_entropy, logistic_loss, parse_model, squared_loss
+from levelport.problems.quadratics import Quadratic
 from levelport.problems.registry import PROBLEM_NAMES, REGULARISATION
 
 EVERY_MODEL = [
@@ -71,6 +72,14 @@ def test_losses_at_extreme_outputs() -> None:
     assert float(squared_loss(z, torch.zeros(3))) == pytest.approx((2 * 800**2 + 900) / 6)
     logits = torch.tensor([[900.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
     assert float(cross_entropy(logits, torch.tensor([1, 0]))) == pytest.approx((900 + np.log(2)) / 2)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 10**20])
+def test_seeds_that_generators_do_not_take_are_refused(seed: int) -> None:
+    with pytest.raises(ValueError, match="seed must not be negative and must be below"):
+        problem("logreg/blood", seed=seed)
+    with pytest.raises(ValueError, match="seed must not be negative and must be below"):
+        Quadratic.random(torch.ones(2), seed)
 
 
 @pytest.mark.parametrize(("name", "kinds"), [("relu", nn.ReLU), ("softplus", nn.Softplus)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import shutil
 import struct
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,34 @@ def test_flipped_bits_are_found(fetched: Path, position: int) -> None:
     fetched.write_bytes(content)
     with pytest.raises(DataError, match=str(fetched)):
         storage.load("ionosphere")
+
+
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        pytest.param(8, 99, id="an unknown method"),
+        pytest.param(8, 12, id="another method"),
+        pytest.param(8, 14, id="lzma"),
+        pytest.param(6, 1, id="encrypted"),
+    ],
+)
+def test_altered_directory_of_the_archive_is_found(fetched: Path, position: int, value: int) -> None:
+    """zipfile answers such damage by an exception for every kind of it."""
+    content = bytearray(fetched.read_bytes())
+    entry = content.index(b"PK\x01\x02") + 2  # the same fields, two bytes later than in front of the data
+    content[position] = content[entry + position] = value
+    fetched.write_bytes(content)
+    assert storage.locate("ionosphere").state is State.DAMAGED
+
+
+def test_a_single_array_and_a_header_cut_short_are_found(fetched: Path) -> None:
+    with open(fetched, "wb") as stream:
+        np.save(stream, np.ones(3))
+    assert storage.locate("ionosphere").state is State.DAMAGED
+    with zipfile.ZipFile(fetched, "w") as archive:
+        header = b"{'descr': '<f8', 'fortran_order': (False, 'shape': (3,), }\n"
+        archive.writestr("X.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
+    assert storage.locate("ionosphere").state is State.DAMAGED
 
 
 def test_whole_file_with_other_values_is_refused(fetched: Path) -> None:

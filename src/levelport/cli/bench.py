@@ -48,7 +48,7 @@ def bench_command(
     with usage("SUITE"):
         makers = {name: suite_named(name) for name in suites or SUITES}
     failures: list[str] = []
-    with trouble_in_words():
+    with trouble_in_words(resumes=True):
         store = Store(out)
         for name, make in makers.items() if run else ():
             plan = Plan.of(make(tier), store)

@@ -69,13 +69,14 @@ def fetch_data(
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
     from levelport.problems import storage
-    from levelport.problems.fetching import fetch
+    from levelport.problems.fetching import check_origin, fetch
 
     with usage():
         wanted = _expand(names or ["uci", "mnist"])
+        check_origin(source, mirror)
     failed = False
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with trouble_in_words(), Progress(*columns, console=Console(), transient=True) as bars:
+    with trouble_in_words(resumes=True), Progress(*columns, console=Console(), transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
         def show(file: str, done: int, total: int) -> None:

@@ -45,18 +45,24 @@ def show_optimum(
     from levelport.problems.registry import REGULARISATION, problem
     from levelport.problems.storage import DataError
 
+    with usage():
+        wanted = [
+            problem(name, reg=strength, seed=seed)
+            for name in names or [f"logreg/{data}" for data in UCI]
+            for strength in reg or REGULARISATION
+        ]
     typer.echo(f"{'problem':36} {'reg':>6}  {'optimum':20} {'proven to':9} attained  how")
     begun, certified, failures = time.perf_counter(), [], []
-    for name in names or [f"logreg/{data}" for data in UCI]:
-        for strength in reg or REGULARISATION:
+    with trouble_in_words(resumes=not refresh):
+        for one in wanted:
             try:
-                found = problem(name, reg=strength, seed=seed).optimum(refresh=refresh)
+                found = one.optimum(refresh=refresh)
             except (ValueError, OptimumError, DataError) as error:
-                failures.append(f"{name} reg={strength:g}: {error}")
+                failures.append(f"{one.name} reg={one.reg:g}: {error}")
                 continue
             certified.append(found.certified)
             attained = {True: "yes", False: "no", None: "unknown"}[found.attained]
-            typer.echo(f"{name:36} {strength:6g}  {found.value:<20.15g} {found.gap:<9.1e} {attained:9} {found.how}")
+            typer.echo(f"{one.name:36} {one.reg:6g}  {found.value:<20.15g} {found.gap:<9.1e} {attained:9} {found.how}")
     took = time.perf_counter() - begun
     typer.echo(f"{len(certified)} optima, {sum(certified)} certified to 1e-12 relative, {took:.1f} s.")
     for failure in failures:

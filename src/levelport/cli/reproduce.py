@@ -51,7 +51,9 @@ def reproduce_command(
         int, typer.Option(min=0, max=60000, help="MNIST: only the first so many training images; 0 takes all.")
     ] = 0,
     restarts: Annotated[int, typer.Option(min=0, max=3, help="MNIST: only so many initial points; 0 takes all.")] = 0,
-    to: Annotated[Path, typer.Option(help="With export: the file to write.")] = Path("results.zip"),
+    to: Annotated[
+        Path | None, typer.Option(help="With export: the file to write; results.zip by default.", show_default=False)
+    ] = None,
 ) -> None:
     """Reproduce figures of the paper: run what is missing, draw, and check what the paper concludes from them."""
     from levelport.lab.engine.backends import Backend, default_jobs
@@ -60,14 +62,16 @@ def reproduce_command(
     from levelport.problems import data_info
     from levelport.problems.datasets import Targets
 
+    exporting, listing = figures[0] == "export", figures[0] == "list"
+    if to is not None and not exporting:
+        raise typer.BadParameter("only 'levelport reproduce export' writes such a file.", param_hint="--to")
     if figures[0] == "import":
         _import(figures[1:], out)
         return
-    exporting = figures[0] == "export"
-    listing = figures == ["list"]
-    figures = figures[1:] or ["all"] if exporting else ["all"] if listing else figures
+    figures = figures[1:] or ["all"] if exporting or listing else figures
     with usage("FIGURES"):
-        studies = list(STUDIES.values()) if "all" in figures else [study_named(name) for name in figures]
+        studies = [study_named(name) for name in figures if name != "all"]
+    studies = list(STUDIES.values()) if "all" in figures else studies
     with usage("--set"):
         for name in sets or []:
             if data_info(name).targets is Targets.CLASSES:
@@ -90,18 +94,18 @@ def reproduce_command(
             restarts=restarts,
         )
     if listing:
-        _list_studies(setup)
+        _list_studies(studies, setup)
         return
     for study in () if "all" in figures else studies:
         _say_what_is_ignored(study, setup)
     if exporting:
-        _export(studies, setup, out, to)
+        _export(studies, setup, out, to or Path("results.zip"))
         return
     failures, asked = 0, setup
     for study in studies:
         say(f"\n{study.name}  {study.title}", "bold")
         setup, _ = heeded(study, asked)
-        with trouble_in_words():
+        with trouble_in_words(resumes=True):
             if setup.sets and not study.specs(setup) and study.specs(replace(setup, sets=())):
                 say("None of the data sets asked for is part of this figure.")
             elif claims:
@@ -205,24 +209,26 @@ def _claims_of_stored(study: Study, setup: Setup, out: Path) -> None:
 
 
 def _print_claims(claims: Sequence[Claim]) -> None:
-    from levelport.lab.claims import in_words
+    from levelport.lab.claims import NOT_THERE, in_words
     from levelport.lab.paper.teleports import SOLVER_TITLES
 
     colours = {True: "green", False: "red", None: "yellow"}
     for claim in claims:
         solver = f" ({SOLVER_TITLES[claim.solver]})" if claim.solver else ""
-        say(f"{in_words(claim.holds)}: {claim.statement}{solver}", colours[claim.holds])
-        say(f"    {claim.measured}", "dim")
+        # The smoke tier runs a claim's runs and leaves it open; others are open because they are not there.
+        missing = claim.holds is None and NOT_THERE in claim.measured
+        outcome = "not decided" if claim.holds is None and not missing else in_words(claim.holds)
+        say(f"{outcome}: {claim.statement}{solver}", colours[claim.holds])
+        say(f"    {NOT_THERE if missing else claim.measured}", "dim")
 
 
-def _list_studies(setup: Setup) -> None:
-    """Every figure with its tasks and the time that they take, with the solver, the protocol and the restrictions."""
+def _list_studies(studies: Sequence[Study], setup: Setup) -> None:
+    """The figures with their tasks and the time that they take, with the solver, the protocol and the restrictions."""
     from levelport.lab.engine.runner import in_words
-    from levelport.lab.paper.registry import STUDIES
 
-    for study in STUDIES.values():
+    for study in studies:
         quick, full = (study.specs(replace(setup, tier=tier)) for tier in ("quick", "full"))
         rough = in_words(sum(spec.rough_seconds for spec in {spec.key: spec for spec in full}.values()))
         say(f"{study.name:6} {study.title}")
-        say(f"       {len(quick)} / {len(full)} tasks, full roughly {rough} of one core", "dim")
+        say(f"       quick / full: {len(quick)} / {len(full)} tasks, full roughly {rough} of one core", "dim")
     say("Run one with: levelport reproduce fig8 --tier quick")

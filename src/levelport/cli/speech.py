@@ -25,17 +25,21 @@ def usage(parameter: str | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def trouble_in_words() -> Iterator[None]:
-    """Trouble with files, arguments or processes ends in a sentence and exit code 1, an interruption in 130."""
+def trouble_in_words(*, resumes: bool = False) -> Iterator[None]:
+    """Trouble with files, arguments or processes ends in a sentence and exit code 1, an interruption in 130.
+
+    ``resumes`` says that the same command goes on from what it had finished.
+    """
     try:
         yield
     except KeyboardInterrupt:
-        say("Interrupted. What was finished is kept; the same command goes on from there.", error=True)
+        kept = " What was finished is kept; the same command goes on from there." if resumes else ""
+        say(f"Interrupted.{kept}", error=True)
         raise typer.Exit(130) from None
     except Exception as error:
         if not isinstance(error, _troubles()):
             raise
-        say(_sentence(error), "red", error=True)
+        say(_sentence(error, resumes), "red", error=True)
         raise typer.Exit(1) from error
 
 
@@ -47,12 +51,11 @@ def _troubles() -> tuple[type[Exception], ...]:
     return OSError, ValueError, ModuleNotFoundError, DataError, OptimumError
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: Exception, resumes: bool) -> str:
     """Errors of the project are sentences already; those of the system name a file and what is wrong with it."""
     if not isinstance(error, OSError) or error.errno is None:
         return str(error)
     where = f" at {error.filename}" if error.filename else ""
-    return (
-        f"The system says: {error.strerror}{where}. What was finished before is kept: mend that, or choose another "
-        "place, and start the same command again."
-    )
+    kept = "What was finished before is kept: mend" if resumes else "Mend"
+    remedy = f"{kept} that, or choose another place, and start the same command again."
+    return f"The system says: {error.strerror}{where}. {remedy}"

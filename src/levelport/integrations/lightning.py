@@ -2,7 +2,8 @@
 
 A teleport takes place before the first batch of a step, so that no gradient is out of date: with
 ``accumulate_grad_batches=4`` that is every fourth batch. It works on the loss of that batch, in full precision and with
-the random numbers of this moment in every evaluation. ``global_step`` counts steps, and a teleport is none.
+the random numbers of this moment in every evaluation. ``global_step`` counts steps, and a teleport is none. Evaluations
+leave the buffers of the module as they were; what ``training_step`` keeps in plain attributes is not put back.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signature
 from torch import Tensor
 
+from levelport import checks
 from levelport.integrations.loggers import scalars
-from levelport.integrations.planned import Planned
+from levelport.integrations.planned import Planned, check_function
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
 
@@ -26,8 +29,9 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any wh
     Args:
         schedule: when, in steps of the optimizer; None chooses by its kind, see :class:`levelport.Teleporter`.
         loss: ``loss(module, batch)``, the loss to teleport on; None takes ``training_step``, with its logging switched
-            off. Needed with manual optimization and where ``training_step`` updates metrics.
-        optimizer: which one, where ``configure_optimizers`` returns several.
+            off; where that skips a batch by returning None, no teleport takes place. Needed with manual optimization
+            and where ``training_step`` updates metrics.
+        optimizer: which one, where ``configure_optimizers`` returns several; each may have a callback of its own.
         log: whether the Trainer's loggers get a line per teleport.
         on_teleport: called with the result of every teleport.
         how: other arguments of :class:`levelport.Teleporter`, such as ``max_hvps``.
@@ -43,6 +47,10 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any wh
         on_teleport: Hook | None = None,
         **how: Any,
     ) -> None:
+        if loss is not None:
+            check_function("loss", loss)
+        if optimizer is not None:
+            checks.whole("optimizer", optimizer)
         self._planned = Planned(schedule, on_teleport, how)
         self._loss = loss
         self._which = optimizer
@@ -54,6 +62,15 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any wh
         """The teleporter; None before training starts."""
         return self._planned.teleporter
 
+    @property
+    def state_key(self) -> str:
+        """One per optimizer: Lightning allows several callbacks of a kind if their keys differ."""
+        key: str = super().state_key if self._which is None else self._generate_state_key(optimizer=self._which)
+        return key
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self._step = -1  # a fit begins; what a checkpoint says of the step comes after this
+
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._loss is None:
             _refuse_side_effects(pl_module)
@@ -62,21 +79,38 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any wh
                 f"configure_optimizers returns {len(trainer.optimizers)} optimizers; say whose parameters teleport: "
                 "TeleportCallback(..., optimizer=0, loss=lambda module, batch: ...)."
             )
-        self._planned.begin(trainer.optimizers[self._which or 0])
+        which = self._which or 0
+        if which >= len(trainer.optimizers):
+            raise ValueError(
+                f"optimizer={which} counts from 0, and configure_optimizers returns {len(trainer.optimizers)} of them."
+            )
+        self._planned.begin(trainer.optimizers[which])
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         if trainer.global_step == self._step:  # in the middle of an accumulation
             return
         self._step = trainer.global_step
 
-        def loss() -> Tensor:
-            if self._loss is not None:
-                return self._loss(pl_module, batch)
-            with _silent(pl_module):
-                output = pl_module.training_step(batch, batch_idx)
-            return output["loss"] if isinstance(output, Mapping) else output
+        indexed = is_param_in_hook_signature(pl_module.training_step, "batch_idx", min_args=2)  # as Lightning asks
+        arguments = (batch, batch_idx) if indexed else (batch,)
+        teleporter = self._planned.begun
+        counted = teleporter.iteration + 1
+        with _buffers_kept(pl_module) as lend_copies:
 
-        result = self._planned.maybe(loss)
+            def loss() -> Tensor:
+                lend_copies()
+                if self._loss is not None:
+                    return self._loss(pl_module, batch)
+                with _silent(pl_module):
+                    output = pl_module.training_step(*arguments)
+                if output is None:
+                    raise _BatchSkipped
+                return output["loss"] if isinstance(output, Mapping) else output
+
+            try:
+                result = teleporter.maybe(loss)
+            except _BatchSkipped:
+                result, teleporter.iteration = None, counted  # Lightning counts a step here, too
         if result is not None and self._log:
             for logger in trainer.loggers:
                 logger.log_metrics(scalars(result), step=trainer.global_step)
@@ -87,6 +121,35 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any wh
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._planned.load_state_dict(state_dict["teleporter"])
         self._step = state_dict["step"]
+
+
+class _BatchSkipped(Exception):
+    """``training_step`` returned None: Lightning leaves this batch out."""
+
+
+@contextmanager
+def _buffers_kept(module: LightningModule) -> Iterator[Callable[[], None]]:
+    """Yields a function that lends the module fresh copies of its buffers; at the end it has its own again.
+
+    The modules that a loss calls work on copies in any case, but nobody calls the LightningModule itself. Buffers are
+    exchanged and not written back: the graph of a loss may need a copy as it is.
+    """
+    own = [
+        (part, name, buffer)
+        for part in module.modules()
+        for name, buffer in part.named_buffers(recurse=False, remove_duplicate=False)
+    ]
+
+    def lend_copies() -> None:
+        copies = {buffer: buffer.clone() for _, _, buffer in own}  # one for all modules that share a buffer
+        for part, name, buffer in own:
+            setattr(part, name, copies[buffer])
+
+    try:
+        yield lend_copies
+    finally:
+        for part, name, buffer in own:
+            setattr(part, name, buffer)
 
 
 @contextmanager

@@ -27,6 +27,8 @@ class Planned:
     """
 
     def __init__(self, schedule: Schedule | None, on_teleport: Hook | None, how: Mapping[str, Any]) -> None:
+        if on_teleport is not None:
+            check_function("on_teleport", on_teleport)
         self.schedule = schedule
         self.on_teleport = on_teleport
         self.how = {"noise": "replay", **how}
@@ -58,17 +60,32 @@ class Planned:
             self._waiting = None
         return self.teleporter
 
+    @property
+    def begun(self) -> Teleporter:
+        """The teleporter, which has begun."""
+        assert self.teleporter is not None
+        return self.teleporter
+
     def maybe(self, loss: Callable[[], torch.Tensor]) -> TeleportResult | None:
         """:meth:`levelport.Teleporter.maybe`."""
-        assert self.teleporter is not None
-        return self.teleporter.maybe(loss)
+        return self.begun.maybe(loss)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the teleporter: a copy of it would bring an optimizer that is not the framework's copy."""
+        return {**self.__dict__, "teleporter": None, "_waiting": self.state_dict() or None}
 
     def state_dict(self) -> dict[str, Any]:
-        """The teleporter's; empty before it begins."""
-        return {} if self.teleporter is None else self.teleporter.state_dict()
+        """The teleporter's, or the one that waits for it; empty where there is neither."""
+        return dict(self._waiting or {}) if self.teleporter is None else self.teleporter.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume, at once or when the teleporter begins."""
         self._waiting = state or None
         if self.teleporter is not None:
             self.begin(self.teleporter.optimizer)
+
+
+def check_function(name: str, value: object) -> None:
+    """Raise unless ``value`` can be called."""
+    if not callable(value):
+        raise ValueError(f"{name} must be a function, not {value!r}.")

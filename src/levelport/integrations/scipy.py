@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from levelport import checks
 from levelport.objective import Objective, Point
 from levelport.objectives.differences import GradientDifferences
 from levelport.objectives.function import as_objective
@@ -68,7 +69,8 @@ def scipy_method(
     """Descent with teleports, as a method for ``scipy.optimize.minimize``.
 
     Args:
-        jac: the gradient; True if ``fun`` returns it as well; None, "2-point" or "3-point" for differences of ``fun``.
+        jac: the gradient; True if ``fun`` returns it as well; None for forward differences of ``fun``, which is also
+            what SciPy makes of "2-point", "3-point" and "cs". Central ones ("3-point") are for direct calls.
         hess, hessp: where given, what products with the Hessian are made of; otherwise differences of gradients.
         tol, gtol: stop when the 2-norm of the gradient is at most this (absolute; ``tol`` wins).
         maxiter: budget of steps; 200 per variable if None.
@@ -85,6 +87,9 @@ def scipy_method(
 
     if bounds is not None or constraints:
         raise ValueError("levelport minimises without bounds and constraints; SciPy's 'trust-constr' takes them.")
+    if maxiter is not None:
+        checks.whole("maxiter", maxiter)
+    checks.number("gtol" if tol is None else "tol", gtol if tol is None else tol, at_least=0.0)
     known = {name: value for name, value in options.items() if name in _OPTIONS}
     if unknown := [name for name in options if name not in _OPTIONS]:
         warnings.warn(f"Unknown solver options: {', '.join(unknown)}", OptimizeWarning, stacklevel=3)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback
 
-from levelport.integrations.planned import Planned
+from levelport.integrations.planned import Planned, check_function
 from levelport.objectives.batches import Batches
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
@@ -49,6 +49,8 @@ class TeleportCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]  #
                 "batches must hold at least one batch as the model takes it, for instance "
                 "[collator([dataset[i] for i in range(32)])]."
             )
+        if loss is not None:
+            check_function("loss", loss)
         self._batches = list(batches)
         self._loss = loss or (lambda model, batch: model(**batch).loss)
         self._planned = Planned(schedule, on_teleport, how)
@@ -80,11 +82,21 @@ class TeleportCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]  #
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.is_world_process_zero:
-            torch.save(self._planned.state_dict(), _folder(args, state) / FILE)
+            torch.save(self._planned.state_dict(), _written(args, state) / FILE)
 
 
 def _folder(args: Any, state: Any) -> Path:
     return Path(args.output_dir) / f"checkpoint-{state.global_step}"
+
+
+def _written(args: Any, state: Any) -> Path:
+    """The checkpoint that the Trainer has just written; in a hyperparameter search every trial has its own folder."""
+    folder = _folder(args, state)
+    if not state.is_hyper_param_search:
+        return folder
+    # The Trainer does not tell its callbacks which trial it is, but nothing else has been written since.
+    states = Path(args.output_dir).rglob(f"{folder.name}/trainer_state.json")
+    return max(states, key=lambda path: path.stat().st_mtime_ns).parent
 
 
 def _placed(entry: Any, device: torch.device) -> Any:

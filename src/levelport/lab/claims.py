@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+NOT_THERE = "the runs that it needs are not there"
+"""What is measured where nothing ran."""
+
 
 class NotRunError(Exception):
     """The runs that a claim needs are not there, so that nothing can be said about it."""
@@ -34,7 +37,7 @@ class Claim:
         try:
             holds, measured = check()
         except NotRunError:
-            return cls(statement, None, "the runs that it needs are not there", name, solver)
+            return cls(statement, None, NOT_THERE, name, solver)
         return cls(statement, holds, measured, name, solver)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 def replacing(target: Path) -> Iterator[Path]:
     """A temporary path beside ``target`` that becomes ``target`` on success and vanishes on failure."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f"{_prefix()}{os.getpid()}-{uuid.uuid4().hex}")
+    temporary = target.with_name(f".tmp-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex}")
     try:
         yield temporary
         _flush(temporary)
@@ -41,16 +41,13 @@ def write_text(target: Path, text: str) -> None:
 def remove_leftovers(directory: Path) -> int:
     """Delete temporary files whose process on this machine is gone; those of others are left alone. How many."""
     removed = 0
-    for path in directory.glob(f"{_prefix()}*"):
-        process = path.name[len(_prefix()) :].split("-")[0]
-        if process.isdigit() and not _alive(int(process)):
+    for path in directory.glob(".tmp-*"):
+        # From the right: the name of a machine may have hyphens and numbers of its own.
+        machine, _, process = path.name.rpartition("-")[0].rpartition("-")
+        if machine == f".tmp-{socket.gethostname()}" and process.isdecimal() and not _alive(int(process)):
             path.unlink(missing_ok=True)
             removed += 1
     return removed
-
-
-def _prefix() -> str:
-    return f".tmp-{socket.gethostname()}-"
 
 
 def _flush(path: Path) -> None:
@@ -64,7 +61,7 @@ def _flush(path: Path) -> None:
 def _alive(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # no system counts so far
         return False
     except PermissionError:
         return True

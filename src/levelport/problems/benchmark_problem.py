@@ -66,8 +66,7 @@ class Problem:
     def __post_init__(self) -> None:
         if not (self.reg >= 0.0 and np.isfinite(self.reg)):
             raise ValueError(f"reg must be a finite number, not negative, not {self.reg}.")
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative, not {self.seed}.")
+        models.check_seed(self.seed)
         if self.info.targets is Targets.REGRESSION and self.model == LinearModel():
             raise ValueError(f"The targets of '{self.data}' are real numbers, not classes. Use the model 'linreg'.")
         if self.info.targets is Targets.CLASSES and self.model == LinearModel(squared=True):

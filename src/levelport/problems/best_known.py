@@ -12,6 +12,7 @@ import math
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,13 +49,31 @@ def table_key(name: str, reg: float, seed: int) -> str:
 
 
 def read_table(path: Path) -> dict[str, BestKnown]:
-    """The entries of a table; empty where there is none or it is damaged."""
+    """The entries of a table; none where there is no table or it is damaged, and without those that are."""
     try:
-        content = json.loads(path.read_text())
-        entries = {key: BestKnown(float(entry["value"]), str(entry["how"])) for key, entry in content.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        content = _content(path)
+    except (OSError, ValueError):
         return {}
-    return {key: entry for key, entry in entries.items() if math.isfinite(entry.value)}
+    entries = {key: _entry(raw) for key, raw in content.items()}
+    return {key: entry for key, entry in entries.items() if entry is not None}
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the table {path} is damaged ({error}); mend it or move it away.") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"the table {path} is damaged (it holds no names); mend it or move it away.")
+    return content
+
+
+def _entry(raw: Any) -> BestKnown | None:
+    try:
+        entry = BestKnown(float(raw["value"]), str(raw["how"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+    return entry if math.isfinite(entry.value) else None
 
 
 def lookup(name: str, reg: float, seed: int) -> BestKnown | None:
@@ -67,15 +86,17 @@ def lookup(name: str, reg: float, seed: int) -> BestKnown | None:
 def record(name: str, reg: float, seed: int, found: BestKnown, *, table: Path | None = None) -> bool:
     """Write ``found`` down if it beats what is known; says whether it did.
 
-    ``table`` is this machine's by default. Whoever maintains the package gives the committed one.
+    ``table`` is this machine's by default, where only what beats the package's value, too, is worth an entry. Whoever
+    maintains the package gives the committed one, and ``found`` is compared with that alone. A table that cannot be
+    read is not written to; entries that cannot be read stay as they are.
     """
-    path = table_in_cache() if table is None else table
-    known = lookup(name, reg, seed)
+    path, key = table_in_cache() if table is None else table, table_key(name, reg, seed)
+    content = _content(path) if path.exists() else {}
+    known = lookup(name, reg, seed) if table is None else _entry(content.get(key))
     if not math.isfinite(found.value) or (known is not None and known.value <= found.value):
         return False
-    entries = read_table(path) | {table_key(name, reg, seed): found}
-    content = {key: asdict(entry) for key, entry in sorted(entries.items())}
-    write_text(path, json.dumps(content, indent=1) + "\n")
+    content[key] = asdict(found)
+    write_text(path, json.dumps(dict(sorted(content.items())), indent=1) + "\n")
     return True
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from levelport import checks
 from levelport.checks import unknown_name
 from levelport.problems import storage, synthetic
 from levelport.problems.catalogue import UCI
@@ -115,6 +116,7 @@ def data_info(name: str) -> DataInfo:
         return replace(_BUILT_IN["mnist"], name=name, samples=int(part[1]) + 10000)
     match = _SYNTHETIC.fullmatch(name)
     if match:
+        checks.number(f"the condition at the end of '{name}'", float(match[4]), at_least=1.0, at_most=1e300)
         targets = Targets.BINARY if match[1] == "logistic" else Targets.REGRESSION
         return DataInfo(name, int(match[2]), int(match[3]), targets)
     raise unknown_name(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from http.client import HTTPException
@@ -45,11 +46,20 @@ def fetch(
             ``mnist/<file>.gz``.
         on_piece: told about every piece that arrives.
     """
+    check_origin(source, mirror)
     if name == "mnist":
         return [_fetch_mnist_file(entry, source, mirror, on_piece) for entry in MNIST_FILES]
     if name not in UCI:
         raise unknown_name("stored data set", name, [*UCI, "mnist"])
     return [_fetch_uci(UCI[name], source, mirror, on_piece)]
+
+
+def check_origin(source: Path | None, mirror: str | None) -> None:
+    """Raise unless files can come from there: one of the two at most, and a mirror with its scheme."""
+    if source is not None and mirror is not None:
+        raise ValueError("a directory ('--from') and a mirror were given; files can come from one of them only.")
+    if mirror is not None and urllib.parse.urlsplit(mirror).scheme not in ("http", "https", "ftp", "file"):
+        raise ValueError(f"mirror must be a whole address, as in https://{mirror.lstrip('/')}, not {mirror!r}.")
 
 
 def _fetch_uci(entry: UciSet, source: Path | None, mirror: str | None, on_piece: OnPiece | None) -> Path:

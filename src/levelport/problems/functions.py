@@ -31,6 +31,8 @@ def goldstein_price(w: Tensor) -> Tensor:
 
 def rosenbrock(w: Tensor) -> Tensor:
     """Σ 100 (w_{i+1} - w_i²)² + (1 - w_i)², in any dimension from 2."""
+    if len(w) < 2:
+        raise ValueError(f"rosenbrock takes at least 2 coordinates, not {len(w)}.")
     return (100 * (w[1:] - w[:-1] ** 2) ** 2 + (1 - w[:-1]) ** 2).sum()
 
 

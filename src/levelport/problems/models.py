@@ -88,6 +88,12 @@ def parse_model(name: str) -> Model:
     )
 
 
+def check_seed(seed: int) -> None:
+    """Raise unless torch's generators take this seed, and numpy's."""
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"seed must not be negative and must be below 2**63, not {seed}.")
+
+
 def _linear_layer(fan_in: int, fan_out: int, generator: torch.Generator, dtype: torch.dtype) -> nn.Linear:
     layer = nn.utils.skip_init(nn.Linear, fan_in, fan_out, dtype=dtype)
     nn.init.kaiming_uniform_(layer.weight, a=math.sqrt(5), generator=generator)

@@ -81,14 +81,13 @@ def optimum(problem: Problem, *, refresh: bool = False) -> Optimum:
         return _best_known(problem)
     if refresh:
         _remembered.cache_clear()
-        cache_file(problem).unlink(missing_ok=True)
-    return _remembered(problem)
+    return _remembered(problem, refresh)
 
 
 @lru_cache(maxsize=1024)
-def _remembered(problem: Problem) -> Optimum:
+def _remembered(problem: Problem, refresh: bool) -> Optimum:
     path = cache_file(problem)
-    stored = _read(path, problem)
+    stored = None if refresh else _read(path, problem)
     if stored is not None:
         return stored
     objective = problem.objective()

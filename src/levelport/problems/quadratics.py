@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from levelport.objective import Objective, ObjectiveError, Point
+from levelport.problems.models import check_seed
 
 
 class Quadratic(Objective):
@@ -39,6 +40,7 @@ class Quadratic(Objective):
     @classmethod
     def random(cls, eigenvalues: Tensor, seed: int, minimum: float = 0.0) -> Quadratic:
         """The given spectrum with random orthonormal eigenvectors and a Gaussian minimiser."""
+        check_seed(seed)
         generator = torch.Generator().manual_seed(seed)
         d = len(eigenvalues)
         gaussian = torch.randn(d, d, generator=generator, dtype=torch.float64)

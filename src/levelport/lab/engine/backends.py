@@ -1,6 +1,8 @@
-"""Where runs are computed: on this machine, on a Dask cluster, or on a Ray cluster, all through joblib.
+"""Where runs are computed: on this machine, on a Dask cluster, or on a Ray cluster.
 
-joblib is the one seam. ``loky`` starts worker processes here; ``dask`` and ``ray`` send the same calls to a cluster.
+``loky`` starts worker processes here; ``dask`` and ``ray`` send the same calls to a cluster. loky and Ray are used
+through joblib, Dask by itself: there joblib waits forever for a task whose workers died.
+
 Every worker computes with one BLAS thread, so that as many runs as cores go on at once without fighting each other. No
 exception of a task escapes from its worker, and workers started here leave when the process that started them is gone.
 """
@@ -75,40 +77,59 @@ class Backend:
         if self.name == "loky" and self.jobs == 1:
             yield from map(execute, specs)
             return
+        try:
+            yield from {"loky": self._on_loky, "dask": self._on_dask, "ray": self._on_ray}[self.name](specs)
+        except Exception as error:
+            if not isinstance(error, self._deaths()):
+                raise
+            raise WorkerLostError(
+                "a worker process was ended from outside, perhaps because memory ran out. Everything written "
+                "before is safe: start the same command again, with fewer --jobs if it was the memory."
+            ) from error
+
+    def _deaths(self) -> tuple[type[Exception], ...]:
+        """What is raised when a worker dies; asked when something was, so that the package is there."""
+        if self.name == "dask":
+            from distributed import KilledWorker
+
+            return (KilledWorker,)
+        if self.name == "ray":
+            from ray.exceptions import OutOfMemoryError, RayActorError, WorkerCrashedError
+
+            return RayActorError, WorkerCrashedError, OutOfMemoryError
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
-        parent = os.getpid() if self.name == "loky" else None
-        with self._joblib() as settings:
-            calls = (joblib.delayed(execute)(spec, parent) for spec in specs)
-            try:
-                if self.name == "ray":  # its joblib backend has no generator: hand it a few rounds at a time
-                    yield from _in_rounds(calls, settings)
-                else:
-                    yield from joblib.Parallel(return_as="generator_unordered", pre_dispatch="2*n_jobs", **settings)(
-                        calls
-                    )
-            except BrokenProcessPool as error:
-                raise WorkerLostError(
-                    "a worker process was ended from outside, perhaps because memory ran out. Everything written "
-                    "before is safe: start the same command again, with fewer --jobs if it was the memory."
-                ) from error
+        return (BrokenProcessPool,)
+
+    def _on_loky(self, specs: Iterator[RunSpec]) -> Iterator[Done]:
+        calls = (joblib.delayed(execute)(spec, os.getpid()) for spec in specs)
+        with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+            parallel = joblib.Parallel(n_jobs=self.jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")
+            yield from parallel(calls)
+
+    def _on_dask(self, specs: Iterator[RunSpec]) -> Iterator[Done]:
+        with self._dask_client() as client:
+            from distributed import as_completed
+
+            running = as_completed()
+            for spec in itertools.islice(specs, 2 * sum(client.ncores().values())):
+                running.add(client.submit(execute, spec, pure=False))
+            for finished in running:
+                done = finished.result()
+                for spec in itertools.islice(specs, 1):
+                    running.add(client.submit(execute, spec, pure=False))
+                yield done
+
+    def _on_ray(self, specs: Iterator[RunSpec]) -> Iterator[Done]:
+        self._start_ray()
+        calls = (joblib.delayed(execute)(spec) for spec in specs)
+        with joblib.parallel_config(backend="ray"):
+            parallel = joblib.Parallel(n_jobs=-1 if self.address else self.jobs)
+            while batch := list(itertools.islice(calls, 32)):  # it has no generator: a few rounds at a time
+                yield from parallel(batch)
 
     @contextlib.contextmanager
-    def _joblib(self) -> Iterator[dict[str, Any]]:
-        """A configured joblib backend; yields what ``Parallel`` needs besides."""
-        if self.name == "loky":
-            with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
-                yield {"n_jobs": self.jobs}
-        elif self.name == "dask":
-            with self._dask_client(), joblib.parallel_config(backend="dask"):
-                yield {"n_jobs": -1}
-        else:
-            self._start_ray()
-            with joblib.parallel_config(backend="ray"):
-                yield {"n_jobs": -1 if self.address else self.jobs}
-
-    @contextlib.contextmanager
-    def _dask_client(self) -> Iterator[None]:
+    def _dask_client(self) -> Iterator[Any]:
         try:
             import distributed
         except ModuleNotFoundError as error:
@@ -116,16 +137,16 @@ class Backend:
                 "the dask backend needs the package distributed: pip install 'levelport[dask]'"
             ) from error
         if self.address is not None:
-            with distributed.Client(self.address):
-                yield
+            with distributed.Client(self.address) as client:
+                yield client
             return
         with (
             distributed.LocalCluster(
                 n_workers=self.jobs, threads_per_worker=1, processes=True, dashboard_address=None
             ) as cluster,
-            distributed.Client(cluster),
+            distributed.Client(cluster) as client,
         ):
-            yield
+            yield client
 
     def _start_ray(self) -> None:
         try:
@@ -141,12 +162,6 @@ class Backend:
 def default_jobs() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _in_rounds(calls: Iterator[Any], settings: dict[str, Any], size: int = 32) -> Iterator[Done]:
-    parallel = joblib.Parallel(**settings)
-    while batch := [call for _, call in zip(range(size), calls, strict=False)]:
-        yield from parallel(batch)
 
 
 def execute(spec: RunSpec, parent: int | None = None) -> Done:

@@ -78,12 +78,13 @@ def run_plan(plan: Plan, store: Store, backend: Backend, progress: Progress | No
         for spec, runs, seconds, environment in backend.compute(_not_yet_there(plan, store, shown)):
             store.put(spec, runs, seconds, environment)
             sweep.computed += 1
-            failed = next((run for run in runs if run.status is RunStatus.FAILED), None)
-            if failed is not None:
-                sweep.failures.append(f"{spec.label}: {failed.message}")
-            shown.finished(spec, failed=failed is not None)
-    found = store.look(spec.key for spec in plan.todo)
+            shown.finished(spec, failed=any(run.status is RunStatus.FAILED for run in runs))
+    labels = {spec.key: spec.label for spec in plan.todo}
+    found = store.look(labels)
     sweep.results.update(found.results)
+    for key in found.failed:  # also what another process has computed meanwhile
+        reason = next(run.message for run in found.results[key].runs if run.status is RunStatus.FAILED)
+        sweep.failures.append(f"{labels[key]}: {reason}")
     sweep.failures += [f"a damaged shard was set aside: {line}" for line in found.damaged]
     sweep.seconds = time.perf_counter() - began
     return sweep

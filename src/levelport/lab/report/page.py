@@ -29,7 +29,7 @@ def write_report(out: Path, target: Path) -> None:
     table = target.suffix == ".md"
     sections = find_sections(out)
     if not any(section.reference == "exact" or not table for section in sections):
-        where = f"{out} with --reference exact" if table else str(out)
+        where = f"{out} with the exact f*" if table and sections else str(out)
         raise NothingToReportError(
             f"there is nothing to report in {where}: reproduce a figure first, for example with "
             f"'levelport reproduce fig1 --out {out}'."

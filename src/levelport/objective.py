@@ -345,7 +345,8 @@ class Objective(ABC):
 
         A custom backward pass that detaches its inputs makes automatic HVPs silently zero. Then the gradient changes in
         proportion to the step, and by the opposite amount for the opposite step; where ∇²f n = 0 is true (an inflection
-        of f, a kink) it does not. Free where the HVP does not vanish; up to four gradients where it does.
+        of f, a kink) it does not. Free where the HVP does not vanish; up to four gradients where it does. A loss
+        that is detached in parts is not found: the other parts make a product that is not zero, only wrong.
 
         Returns:
             A sentence where the gradient changes in another way: a doubt, not an error.
@@ -360,7 +361,8 @@ class Objective(ABC):
         for length in (scale, 0.25 * scale):
             forth = self.at(point.x + length * direction).gradient - point.gradient
             size = float(forth.abs().max())
-            if size <= 1e3 * eps * largest or size <= tiny * length:  # noise; or zero is the nearest number
+            # Noise, far below the √eps/4 by which the shorter step changes what it may; or zero is the nearest number.
+            if size <= 30.0 * eps * largest or size <= tiny * length:
                 return None
             back = self.at(point.x - length * direction).gradient - point.gradient
             if not float((forth + back).abs().max()) <= 0.1 * size < math.inf:

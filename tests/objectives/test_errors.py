@@ -174,7 +174,9 @@ def test_objectives() -> None:
         check(lambda penalty=penalty: LinearObjective.squared(X, y, penalty=penalty), "penalty")  # type: ignore[misc]
     module = nn.Linear(2, 1)
     check(lambda: ModuleObjective(module, F.mse_loss, X, torch.ones(2, 1)), "3 and 2")
-    check(lambda: ModuleObjective(module, F.mse_loss, X, torch.ones(3, 1), chunk_size=0), "chunk_size")
+    check(lambda: ModuleObjective(module, F.mse_loss, X, torch.ones(3, 1), chunk_size=0), "chunk_size", "None takes")
+    check(lambda: ModuleObjective(module, F.mse_loss, X, torch.ones(3, 1), chunk_size=2.5), "chunk_size", "whole")  # type: ignore[arg-type]
+    check(lambda: ModuleObjective(module, None, X, torch.ones(3, 1)), "loss", "NoneType")  # type: ignore[arg-type]
     for penalty in (-1, math.nan, math.inf):
         check(
             lambda penalty=penalty: ModuleObjective(module, F.mse_loss, X, torch.ones(3, 1), penalty=penalty),  # type: ignore[misc]

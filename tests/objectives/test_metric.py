@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -46,11 +49,58 @@ def test_the_callback_sees_the_users_variables() -> None:
     torch.testing.assert_close(seen[0], START)
 
 
-def test_the_structure_of_x_is_the_structure_of_the_metric() -> None:
-    x = {"a": torch.ones(2).double(), "b": torch.ones(1).double()}
-    metric = {"a": torch.full((2,), 9.0).double(), "b": torch.ones(1).double()}
-    result = levelport.teleport(lambda x: (x["a"] ** 4).sum() + x["b"].sum() ** 2, x, metric=metric)
-    assert set(result.x) == {"a", "b"}
+def of_parts(x: Any) -> Tensor:
+    first, second = x.values() if isinstance(x, dict) else x
+    return quartic(torch.cat([first.reshape(-1), second.reshape(-1)]))
+
+
+def as_dict(flat: Tensor) -> dict[str, Tensor]:
+    return {"a": flat[:2].reshape(1, 2).clone(), "b": flat[2:].clone()}
+
+
+@pytest.mark.parametrize("kind", [as_dict, lambda flat: list(as_dict(flat).values())], ids=["dict", "list"])
+def test_the_structure_of_x_is_the_structure_of_the_metric(kind: Callable[[Tensor], Any]) -> None:
+    flat = levelport.teleport(quartic, START, metric=METRIC)
+    result = levelport.teleport(of_parts, kind(START), metric=kind(METRIC))
+    assert type(result.x) is type(kind(START))
+    parts = result.x.values() if isinstance(result.x, dict) else result.x
+    assert [tuple(part.shape) for part in parts] == [(1, 2), (1,)]
+    torch.testing.assert_close(torch.cat([part.reshape(-1) for part in parts]), flat.x)
+    assert flat.gradient_norm != pytest.approx(levelport.teleport(quartic, START).gradient_norm)  # weights matter
+
+
+ONES = torch.ones(6, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("x", "metric", "words"),
+    [
+        (ONES.view(3, 2), ONES.view(2, 3), r"shapes \(3, 2\), not \(2, 3\)"),
+        (ONES, ONES[:5], r"shapes \(6,\), not \(5,\)"),
+        ([ONES[:3], ONES[3:5]], [ONES[:2], ONES[2:5]], r"shapes \[\(3,\), \(2,\)\], not \[\(2,\), \(3,\)\]"),
+        ({"a": ONES[:3]}, {"a": ONES[:2]}, r"shapes \{'a': \(3,\)\}, not \{'a': \(2,\)\}"),
+        ({"a": ONES}, ONES, r"shapes \{'a': \(6,\)\}, not \(6,\)"),
+        (ONES, 2.0, r"not float"),
+        ([ONES], [[1.0] * 6], r"not \[\['float'"),
+        (ONES, ONES.to(torch.complex128), "real"),
+        (ONES, ONES.to_sparse(), "dense"),
+        (ONES, -ONES.long(), "positive"),
+        (ONES.float(), 1e-60 * ONES, "positive and finite in every entry, in torch.float32"),
+        (ONES.float(), 1e60 * ONES, "positive and finite in every entry, in torch.float32"),
+    ],
+)
+def test_what_is_wrong_with_a_metric_is_said_of_the_metric(x: Any, metric: Any, words: str) -> None:
+    def f(x: Any) -> Tensor:
+        parts = [x] if isinstance(x, Tensor) else x.values() if isinstance(x, dict) else x
+        return torch.stack([(part**4).sum() for part in parts]).sum()
+
+    with pytest.raises(ObjectiveError, match=rf"^metric.*{words}"):
+        levelport.teleport(f, x, metric=metric)
+
+
+def test_whole_numbers_are_weights_too() -> None:
+    whole = levelport.teleport(quartic, START, metric=torch.tensor([4, 1, 2]))
+    torch.testing.assert_close(whole.x, levelport.teleport(quartic, START, metric=torch.tensor([4.0, 1.0, 2.0])).x)
 
 
 def test_the_order_of_a_metrics_keys_does_not_matter_but_its_keys_do() -> None:

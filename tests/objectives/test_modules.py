@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -154,3 +155,14 @@ def test_load_into_module() -> None:
     assert torch.equal(objective.initial_point(), result.x)
     assert float(F.cross_entropy(module(X), y).detach()) == pytest.approx(result.value, rel=1e-12)
     assert torch.allclose(objective.predict(result.x, X), module(X).detach())
+
+
+@pytest.mark.parametrize("chunk_size", [None, 9])
+def test_an_objective_goes_to_another_process(chunk_size: int | None) -> None:
+    X, y = data()
+    objective = ModuleObjective(network(), F.cross_entropy, X, y, penalty=1e-2, chunk_size=chunk_size)
+    x = objective.initial_point()
+    gradient = objective.at(x).gradient
+    there = pickle.loads(pickle.dumps(objective))
+    assert torch.equal(there.initial_point(), x)
+    torch.testing.assert_close(there.at(x).gradient, gradient)

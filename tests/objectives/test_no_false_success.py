@@ -233,3 +233,45 @@ def test_compiled_functions_and_their_remedy() -> None:
 
     with pytest.raises(ObjectiveError, match="_orig_mod"):
         minimize(Compiled.apply, torch.ones(2))
+
+
+class Detached(torch.autograd.Function):
+    """w², with a backward pass that cannot be differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor) -> Tensor:
+        ctx.save_for_backward(w)
+        return w.square()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        (w,) = ctx.saved_tensors
+        return gradients[0] * 2.0 * w.detach()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [2, 20, 200])
+def test_a_detached_backward_pass_is_found_in_either_precision(n: int, dtype: torch.dtype) -> None:
+    weights = torch.logspace(-2, 1, n, dtype=dtype)
+    for seed in range(20):
+        x = torch.randn(n, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+        with pytest.raises(ObjectiveError, match="reported as zero"):
+            teleport(lambda w: (Detached.apply(w) * weights).sum(), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "fun",
+    [
+        lambda w: w.sum(),
+        lambda w: 0.0 * w.sum() + 3.0,
+        lambda w: (w[1:] - w[:-1]).abs().sum(),
+        lambda w: w.view(4, 5).sum(dim=1).max(),
+        lambda w: (torch.linspace(-3.0, 3.0, 4000, dtype=w.dtype).view(200, 20) @ w).relu().mean(),
+        lambda w: (torch.linspace(-3.0, 3.0, 4000, dtype=w.dtype).view(200, 20).sin() @ w - 0.1).abs().mean(),
+    ],
+    ids=["linear", "constant", "variation", "maximum", "relu", "absolute"],
+)
+def test_linear_pieces_are_no_detached_backward_pass(fun: Fun, dtype: torch.dtype) -> None:
+    for seed in range(20):
+        teleport(fun, torch.randn(20, generator=torch.Generator().manual_seed(seed), dtype=dtype), max_hvps=3)

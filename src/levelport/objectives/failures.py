@@ -12,6 +12,10 @@ CALLED_BACKWARD = (
     "Hessian-vector products are derived from it."
 )
 
+SPARSE_GRADIENT = (
+    "a parameter has a sparse gradient, which has no second derivative. Use nn.Embedding(..., sparse=False)."
+)
+
 IN_FORWARD = (
     (
         ("Inference tensors cannot be saved", "on inference tensor", "to inference tensor"),
@@ -46,10 +50,7 @@ IN_BACKWARD = (
         "the loss changes a tensor in place that its derivative needs. Replace operations such as x += 1 or x.relu_() "
         "by x = x + 1 or x.relu().",
     ),
-    (
-        ("sparse",),
-        "a parameter has a sparse gradient, which has no second derivative. Use nn.Embedding(..., sparse=False).",
-    ),
+    (("sparse",), SPARSE_GRADIENT),
     (
         ("_embedding_bag",),
         "nn.EmbeddingBag has no second derivative. Use nn.Embedding and reduce its output, for instance by "

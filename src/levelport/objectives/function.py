@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from levelport.objective import Ledger, Objective, ObjectiveError, Point
+from levelport.objective import Ledger, NotDeterministicError, Objective, ObjectiveError, Point
 from levelport.objectives.failures import CALLED_BACKWARD, explained
-from levelport.objectives.isolation import twice_differentiable
+from levelport.objectives.isolation import isolated, twice_differentiable
 from levelport.objectives.structure import Structure, Variables, X
 
 
@@ -45,7 +45,15 @@ class Reach:
         for step in (size, -size, *shorter):  # some of them may leave the domain of f
             elsewhere = evaluate(torch.where(silent, x + step, x))
             # A parallel sum may change in its last bits by itself.
-            if math.isfinite(elsewhere) and abs(elsewhere - value) > 1e2 * torch.finfo(x.dtype).eps * abs(value):
+            slack = 1e2 * torch.finfo(x.dtype).eps * abs(value)
+            if math.isfinite(elsewhere) and abs(elsewhere - value) > slack:
+                again = evaluate(x)
+                if math.isfinite(again) and abs(again - value) > slack:
+                    raise NotDeterministicError(
+                        f"the loss is not deterministic: two evaluations at the same point gave {value!r} and "
+                        f"{again!r}. Switch dropout and random augmentation off (module.eval()), fix the batch, or "
+                        "seed the generator inside the loss, so that every evaluation sees the same function."
+                    )
                 which = "x" if bool(silent.all()) else f"{int(silent.sum())} of the {x.numel()} entries of x"
                 raise ObjectiveError(
                     f"the loss depends on x, but no derivative reaches {which}: it is computed on detached data, under "
@@ -206,6 +214,8 @@ def as_scalar_loss(loss: object) -> Tensor:
 class FunctionObjective(Objective):
     """f given as a Python function of one tensor, or of a list or dict of tensors.
 
+    Modules that it calls work on copies of their buffers, so that evaluations leave BatchNorm statistics as they are.
+
     Example:
         >>> objective = FunctionObjective(lambda x: (x**4).sum(), like=torch.ones(3))
         >>> objective.at(torch.ones(3)).gradient.round(decimals=3)
@@ -216,6 +226,7 @@ class FunctionObjective(Objective):
         super().__init__()
         self.fun = fun
         self._reach = Reach()
+        self._calls_modules = True  # until an evaluation calls none: watching for calls takes as long as a small loss
         self.structure = Structure(like)
         self.dimension = self.structure.dimension
         self.dtype = self.structure.dtype
@@ -226,7 +237,13 @@ class FunctionObjective(Objective):
 
     def _forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         leaves = [leaf.requires_grad_() for leaf in self.structure.leaves(x)]
-        return as_scalar_loss(self.fun(self.structure.assemble(leaves))), leaves
+        variables = self.structure.assemble(leaves)
+        if not self._calls_modules:
+            return as_scalar_loss(self.fun(variables)), leaves
+        with isolated(self.device, full_precision=True) as lending:
+            loss = as_scalar_loss(self.fun(variables))
+        self._calls_modules = lending.noticed
+        return loss, leaves
 
 
 def as_objective(fun: Callable[[Any], Tensor] | Objective, x: X) -> tuple[Objective, Structure[X], Tensor]:

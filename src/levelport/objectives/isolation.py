@@ -3,8 +3,9 @@
 A loss is asked for many times during a teleport or a line search, but training must see none of it. Two things
 move when a loss is merely evaluated: buffers of modules (the running statistics of BatchNorm) and the state of the
 random number generators (dropout). Inside :func:`isolated` every module that is called works on copies of its
-buffers, and random numbers can be replayed. :func:`twice_differentiable` is the other half of a solve: what training
-runs in half precision or in a fused kernel runs there in full, on operations that have second derivatives.
+buffers, as do the modules inside it, and random numbers can be replayed. :func:`twice_differentiable` is the other half
+of a solve: what training runs in half precision or in a fused kernel runs there in full, on operations that have second
+derivatives.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.hooks import RemovableHandle
 
 from levelport.objective import ObjectiveError
 
@@ -92,11 +93,85 @@ def full_precision(device: torch.device) -> Iterator[None]:
         yield
 
 
+class Lending:
+    """Copies of buffers, lent to modules for the duration of one evaluation.
+
+    A module may put another tensor in the place of a copy, and ``torch.func.functional_call`` puts its own in the place
+    of a buffer until it returns. So each place remembers which original every tensor stands for that it held at the end
+    of a call: it gets that one back if it holds such a tensor, and is left alone if somebody else has put back another.
+    """
+
+    def __init__(self) -> None:
+        self._modules: dict[int, nn.Module] = {}
+        self._inside: dict[int, list[nn.Module]] = {}  # modules with buffers, by the one around them that was called
+        self._copies: dict[int, tuple[Tensor, Tensor]] = {}  # by original: modules may share one
+        self._latest: dict[tuple[int, str], Tensor | None] = {}  # original of a place
+        self._originals: dict[tuple[int, str, int], tuple[Tensor, Tensor | None]] = {}  # by place and what it held
+        self._following: RemovableHandle | None = None  # from the first call on of a module with buffers
+
+    @property
+    def noticed(self) -> bool:
+        """Whether a module was called."""
+        return bool(self._modules)
+
+    def _enter(self, module: nn.Module) -> None:
+        """Those inside may be run without a call of their own: ``self.norm.forward(x)``, or in a scripted module."""
+        self._modules[id(module)] = module
+        parts = [module]
+        for part in parts:
+            for child in part._modules.values():
+                if child is not None and id(child) not in self._modules:
+                    self._modules[id(child)] = child
+                    parts.append(child)
+        self._inside[id(module)] = [part for part in parts if len(part._buffers) > 0]
+        if self._inside[id(module)] and self._following is None:
+            self._following = register_module_forward_hook(self.follow, always_call=True)
+
+    def lend(self, module: nn.Module) -> None:
+        """Before a call: copies in the place of originals. Called twice within one loss, it goes on with its copies."""
+        if id(module) not in self._modules:
+            self._enter(module)
+        for part in self._inside.get(id(module), (module,)):
+            for name, buffer in part._buffers.items():
+                if buffer is None:
+                    self._latest.setdefault((id(part), name), None)
+                elif (id(part), name, id(buffer)) not in self._originals:
+                    if id(buffer) not in self._copies:
+                        self._copies[id(buffer)] = buffer, buffer.clone()
+                    part._buffers[name] = copy = self._copies[id(buffer)][1]
+                    self._latest[id(part), name] = buffer
+                    self._originals[id(part), name, id(copy)] = copy, buffer
+
+    def follow(self, module: nn.Module, *_: object) -> None:
+        """After a call: what the module has put in the place of a copy stands for the same original."""
+        for part in self._inside.get(id(module), (module,)):
+            for name, buffer in part._buffers.items():
+                key = id(part), name, id(buffer)
+                if buffer is not None and key not in self._originals and key[:2] in self._latest:
+                    self._originals[key] = buffer, self._latest[key[:2]]
+
+    def take_back(self) -> None:
+        """Originals in the place of what stands for them."""
+        if self._following is not None:
+            self._following.remove()
+        for key, module in self._modules.items():
+            for name, buffer in module._buffers.items():
+                if buffer is None:
+                    original = self._latest.get((key, name))
+                else:
+                    _, original = self._originals.get((key, name, id(buffer)), (None, buffer))
+                if original is not buffer:
+                    module._buffers[name] = original
+
+
 @contextmanager
 def isolated(
     device: torch.device, *, replay: RandomState | None = None, full_precision: bool = False
-) -> Iterator[None]:
+) -> Iterator[Lending]:
     """Whatever modules do to their buffers in here is undone at the end.
+
+    Modules are noticed when they are called. One that is run by ``module.forward(x)`` alone, with no call of it or of a
+    module around it, moves its buffers for good.
 
     Args:
         device: where the parameters live.
@@ -107,10 +182,10 @@ def isolated(
             :class:`~levelport.DistributedObjective`.
     """
     before = RandomState.capture(device) if replay is not None else None
-    swapped: dict[int, tuple[nn.Module, dict[str, Tensor]]] = {}
+    lending = Lending()
     silenced: dict[int, tuple[DistributedDataParallel, bool, bool]] = {}
 
-    def lend_copies(module: nn.Module, _inputs: Any) -> None:
+    def prepare(module: nn.Module, _inputs: object) -> None:
         if full_precision:
             if isinstance(module, DistributedDataParallel) and id(module) not in silenced:
                 silenced[id(module)] = module, module.require_backward_grad_sync, module.require_forward_param_sync
@@ -120,26 +195,19 @@ def isolated(
             if torch.is_autocast_enabled(device.type):
                 # Leaving the autocast block of the loss sets the state it found on entry: off.
                 torch.set_autocast_enabled(device.type, False)
-        if id(module) in swapped:  # called twice within one loss: it goes on with its copies
-            return
-        originals = {name: buffer for name, buffer in module.named_buffers(recurse=False) if buffer is not None}
-        swapped[id(module)] = module, originals
-        for name, buffer in originals.items():
-            setattr(module, name, buffer.clone())
+        lending.lend(module)
 
-    handle = register_module_forward_pre_hook(lend_copies)
+    handle = register_module_forward_pre_hook(prepare)
     try:
         if replay is not None:
             replay.restore()
         with twice_differentiable(device) if full_precision else eager():
-            yield
+            yield lending
     finally:
         handle.remove()
         for parallel, backward, forward in silenced.values():
             parallel.require_backward_grad_sync, parallel.require_forward_param_sync = backward, forward
-        for module, originals in swapped.values():
-            for name, buffer in originals.items():
-                setattr(module, name, buffer)
+        lending.take_back()
         if before is not None:
             before.restore()
 

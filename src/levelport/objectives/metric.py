@@ -11,13 +11,13 @@ preconditioned step x - η ∇f(x)/m of f: Adam's, where m is what Adam divides 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from levelport.objective import Ledger, Objective, ObjectiveError, Point
-from levelport.objectives.structure import Structure, Variables
+from levelport.objectives.structure import Variables
 
 
 class InMetric(Objective):
@@ -34,10 +34,13 @@ class InMetric(Objective):
                 f"metric must have one entry for each of the {objective.dimension} variables, not the shape "
                 f"{tuple(metric.shape)}."
             )
-        if not bool((torch.isfinite(metric) & (metric > 0)).all()):
-            raise ObjectiveError("metric must be positive and finite in every entry: it weights lengths.")
+        weights = metric.to(dtype=objective.dtype, device=objective.device)
+        if not bool((torch.isfinite(weights) & (weights > 0)).all()):
+            raise ObjectiveError(
+                f"metric must be positive and finite in every entry, in {objective.dtype} as x is: it weights lengths."
+            )
         self.objective = objective
-        self.root = metric.to(dtype=objective.dtype, device=objective.device).sqrt()
+        self.root = weights.sqrt()
         self.ledger = objective.ledger
         self.dimension, self.dtype, self.device = objective.dimension, objective.dtype, objective.device
         self.deterministic = objective.deterministic
@@ -53,8 +56,14 @@ class InMetric(Objective):
         if isinstance(x, Mapping) and isinstance(metric, Mapping):
             if set(x) != set(metric):
                 raise ObjectiveError(f"metric must have the keys of x, {list(x)}, not {list(metric)}.")
-            metric = [metric[key] for key in x]
-        return cls(objective, Structure(metric).flatten(metric))
+            metric = {key: metric[key] for key in x}
+        if (wanted := _shapes(x)) != (given := _shapes(metric)):
+            raise ObjectiveError(f"metric must have one entry for each of x, in the shapes {wanted}, not {given}.")
+        leaves = [metric] if isinstance(metric, Tensor) else metric.values() if isinstance(metric, Mapping) else metric
+        if any(leaf.is_complex() or leaf.layout != torch.strided for leaf in leaves):
+            raise ObjectiveError("metric must hold real numbers in dense tensors: it weights lengths.")
+        flat = [leaf.detach().to(dtype=objective.dtype, device=objective.device).reshape(-1) for leaf in leaves]
+        return cls(objective, torch.cat(flat))
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         return _MetricPoint(x, self, self.objective.at(x / self.root, curvature=curvature))
@@ -73,6 +82,17 @@ class InMetric(Objective):
 
     def verify_deterministic(self, point: Point) -> None:
         self.objective.verify_deterministic(self.underneath(point))
+
+
+def _shapes(variables: object) -> object:
+    """The structure of a tensor, or of a list or dict of tensors."""
+    if isinstance(variables, Tensor):
+        return tuple(variables.shape)
+    if isinstance(variables, Mapping):
+        return {key: _shapes(entry) for key, entry in variables.items()}
+    if isinstance(variables, Sequence) and not isinstance(variables, str):
+        return [_shapes(entry) for entry in variables]
+    return type(variables).__name__
 
 
 class _MetricPoint(Point):

@@ -49,8 +49,13 @@ class ModuleObjective(Objective):
                 f"inputs and targets must have the same positive number of samples, not {len(inputs)} and "
                 f"{len(targets)}."
             )
-        if chunk_size is not None and chunk_size < 1:
-            raise ObjectiveError(f"chunk_size must be at least 1, not {chunk_size}; None takes all samples at once.")
+        if not callable(loss):
+            raise ObjectiveError(
+                f"loss must be a function of outputs and targets, loss(module(inputs), targets), not a "
+                f"{type(loss).__name__}."
+            )
+        if chunk_size is not None:
+            checks.whole("chunk_size", chunk_size, at_least=1, why="None takes all samples at once")
         self.module = module
         self._reach = Reach()
         self.loss = loss
@@ -68,17 +73,22 @@ class ModuleObjective(Objective):
         self.dtype = self.structure.dtype
         self.device = self.structure.device
 
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """Those that x holds, in its order: the ones that were trainable when the objective was made."""
+        named = dict(self.module.named_parameters())
+        return [named[name] for name in self._names]
+
     def initial_point(self) -> Tensor:
         """The module's present parameters as a flat vector (a copy)."""
-        parameters = dict(self.module.named_parameters())
-        return torch.cat([parameters[name].detach().reshape(-1) for name in self._names])
+        return torch.cat([parameter.detach().reshape(-1) for parameter in self.parameters])
 
     def load_into_module(self, x: Tensor) -> None:
         """Write the flat vector ``x`` into the module's parameters."""
-        parameters = dict(self.module.named_parameters())
         with torch.no_grad():
-            for name, value in zip(self._names, self.structure.leaves(x), strict=True):
-                parameters[name].copy_(value)
+            for parameter, value in zip(self.parameters, self.structure.leaves(x), strict=True):
+                parameter.copy_(value)
+        torch.clear_autocast_cache()  # copies in half precision of what the parameters were
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         if self.chunk_size == len(self.inputs):

@@ -5,14 +5,16 @@ writing x into them. A write makes every graph built before it useless. Therefor
 owns a graph; an older one that is asked for a product builds its graph again, and the ledger says so.
 
 Nothing else moves: ``.grad`` is never touched, buffers of modules are copies while the loss runs, autocast is off.
+Hooks that change gradients (``parameter.register_hook``) are off as well: f has the derivatives of the loss itself, and
+entries that a hook holds fixed in steps move like all others.
 After use, :meth:`ParametersObjective.load` puts the parameters where they belong.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
 
 import torch
@@ -64,6 +66,7 @@ class ParametersObjective(Objective):
         self.device = self.structure.device
         self.terms = loss.terms() if isinstance(loss, Batches) else [(1.0, loss)]
         self._replay = (random_state or RandomState.capture(self.device)) if noise == "replay" else None
+        self._hooked = [parameter for parameter in self.parameters if parameter._backward_hooks]
         self._reach = Reach()
         self._owner: weakref.ref[_ParameterPoint] | None = None
 
@@ -80,13 +83,18 @@ class ParametersObjective(Objective):
         with torch.no_grad():
             for parameter, value in zip(self.parameters, self.structure.leaves(x.detach()), strict=True):
                 parameter.copy_(value)
+        torch.clear_autocast_cache()  # copies in half precision of what the parameters were
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         return _ParameterPoint(x, self, curvature=curvature)
 
-    def isolated(self) -> AbstractContextManager[None]:
+    def isolated(self) -> AbstractContextManager[object]:
         """What surrounds the loss; and its backward pass, in which checkpointed modules run again."""
         return isolated(self.device, replay=self._replay, full_precision=True)
+
+    def unhooked(self) -> AbstractContextManager[object]:
+        """What surrounds a backward pass, too, where parameters have hooks."""
+        return _unhooked(self._hooked) if self._hooked else nullcontext()
 
     def _evaluate(self, loss: Loss) -> Tensor:
         """The loss with its graph, at the parameters as they are."""
@@ -107,6 +115,19 @@ class ParametersObjective(Objective):
                 "on by itself. Teleport on a loss without autocast."
             )
         return result
+
+
+@contextmanager
+def _unhooked(parameters: list[Tensor]) -> Iterator[None]:
+    """Hooks that clip or mask gradients for the steps would make ∇f the gradient of no function."""
+    hooks = [parameter._backward_hooks for parameter in parameters]
+    for parameter in parameters:
+        parameter._backward_hooks = None
+    try:
+        yield
+    finally:
+        for parameter, kept in zip(parameters, hooks, strict=True):
+            parameter._backward_hooks = kept
 
 
 class _ParameterPoint(Point):
@@ -149,11 +170,11 @@ class _ParameterPoint(Point):
         return total
 
     def _differentiate(self, loss: Tensor, *, create_graph: bool) -> tuple[Tensor, Tensor | None]:
-        with self._objective.isolated():
+        with self._objective.isolated(), self._objective.unhooked():
             return flat_gradient(loss, self._objective.parameters, create_graph=create_graph)
 
     def _multiply(self, gradient: Tensor, v: Tensor) -> Tensor:
-        with self._objective.isolated():
+        with self._objective.isolated(), self._objective.unhooked():
             return second_backward(gradient, self._objective.parameters, v)
 
     def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:

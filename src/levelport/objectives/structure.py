@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Generic, TypeAlias, cast
 
@@ -23,17 +23,14 @@ class Structure(Generic[X]):
     """The shape of the user's variables: flattens them and builds them again."""
 
     def __init__(self, like: X) -> None:
+        self._kind = Tensor if isinstance(like, Tensor) else tuple if isinstance(like, tuple) else list
+        self._keys = list(like) if isinstance(like, Mapping) else None
         if isinstance(like, Tensor):
             leaves: list[Tensor] = [like]
-            self._rebuild: Callable[[list[Tensor]], Variables] = lambda parts: parts[0]
         elif isinstance(like, Mapping):
-            keys = list(like)
-            leaves = [like[key] for key in keys]
-            self._rebuild = lambda parts: dict(zip(keys, parts, strict=True))
+            leaves = list(like.values())
         elif isinstance(like, Sequence):
             leaves = list(like)
-            as_tuple = isinstance(like, tuple)
-            self._rebuild = lambda parts: tuple(parts) if as_tuple else parts
         else:
             raise ObjectiveError(
                 f"x must be a tensor, or a list or dict of tensors, not {type(like).__name__}. "
@@ -59,7 +56,10 @@ class Structure(Generic[X]):
 
     def assemble(self, leaves: list[Tensor]) -> X:
         """The users' container around ``leaves``."""
-        return cast(X, self._rebuild(leaves))  # a Mapping comes back as a dict, a Sequence as a list or tuple
+        # A Mapping comes back as a dict, a Sequence as a list or tuple.
+        if self._keys is not None:
+            return cast(X, dict(zip(self._keys, leaves, strict=True)))
+        return cast(X, leaves[0] if self._kind is Tensor else tuple(leaves) if self._kind is tuple else leaves)
 
 
 def check_leaves(leaves: list[Tensor]) -> None:

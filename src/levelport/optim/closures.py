@@ -109,6 +109,7 @@ class StepLoss:
         A loss that differentiates inside, as those of differential equations do, gets its graph all the same.
         """
         self.ledger.values += 1
+        torch.clear_autocast_cache()  # an autocast block around the step keeps copies of weights that were stepped from
         before = [p.grad for p in self._holders]
         self._clear_gradients()
         try:
@@ -125,6 +126,7 @@ class StepLoss:
         finally:
             for p, gradient in zip(self._holders, before, strict=True):
                 p.grad = gradient
+            torch.clear_autocast_cache()  # in older versions of torch the copies made here have no graph
         return value
 
     def charge(self, cost: Cost) -> None:
@@ -136,6 +138,7 @@ class StepLoss:
     def _backward(self) -> Tensor:
         """Loss and gradients; the first time for good, later without a trace."""
         self.ledger.gradients += 1
+        torch.clear_autocast_cache()  # of the weights that the last step was taken from
         if self._evaluated:
             with isolated(self._device, replay=self.random_state):
                 loss = self._loss_and_gradients()

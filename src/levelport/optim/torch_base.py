@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from levelport.objective import norm
+from levelport.objective import ObjectiveError, norm
+from levelport.objectives.failures import SPARSE_GRADIENT
 
 
 class FlatOptimizer(torch.optim.Optimizer):
@@ -33,7 +34,10 @@ class FlatOptimizer(torch.optim.Optimizer):
 
     def gradient_norm(self) -> float:
         """‖g‖ over everything that moves."""
-        norms = [norm(gradient) for group in self.param_groups for _, gradient in self.moving(group)]
+        gradients = [gradient for group in self.param_groups for _, gradient in self.moving(group)]
+        if any(gradient.layout != torch.strided for gradient in gradients):
+            raise ObjectiveError(SPARSE_GRADIENT)
+        norms = [norm(gradient) for gradient in gradients]
         return float(torch.linalg.vector_norm(torch.stack(norms))) if norms else 0.0
 
     @torch.no_grad()

@@ -241,6 +241,7 @@ class OptimizerBack:
         with torch.no_grad():
             for p, part in zip(self.parameters, parts, strict=True):
                 p.copy_(part.view_as(p))
+        torch.clear_autocast_cache()  # copies in half precision of what the parameters were
         optimizer.state.clear()
         optimizer.state.update(self.state)
 

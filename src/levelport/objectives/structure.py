@@ -62,12 +62,15 @@ class Structure(Generic[X]):
         return cast(X, leaves[0] if self._kind is Tensor else tuple(leaves) if self._kind is tuple else leaves)
 
 
-def check_leaves(leaves: list[Tensor]) -> None:
-    """Raise where ``leaves`` cannot be the variables of a smooth real function on one device."""
+def check_leaves(leaves: list[Tensor], whole: str = "x") -> None:
+    """Raise where ``leaves`` cannot be the variables of a smooth real function on one device.
+
+    ``whole`` is what callers know them as: "x", or "the optimizer's parameters".
+    """
     if not leaves:
-        raise ObjectiveError("x holds no tensor, so there is nothing to move. Pass at least one tensor.")
+        raise ObjectiveError(f"there is no tensor in {whole}, so there is nothing to move. Pass at least one tensor.")
     for position, leaf in enumerate(leaves):
-        where = "x" if len(leaves) == 1 else f"tensor {position} of x"
+        where = whole if len(leaves) == 1 and whole == "x" else f"tensor {position} of {whole}"
         if not isinstance(leaf, Tensor):
             raise ObjectiveError(f"{where} is a {type(leaf).__name__}, not a tensor. Use torch.as_tensor.")
         if hasattr(leaf, "placements"):
@@ -94,7 +97,7 @@ def check_leaves(leaves: list[Tensor]) -> None:
                 f"{leaves[0].device}. Bring all variables to one dtype and one device."
             )
     if sum(leaf.numel() for leaf in leaves) == 0:
-        raise ObjectiveError("x has no entries, so there is nothing to move. Pass a tensor of at least one entry.")
+        raise ObjectiveError(f"there are no entries in {whole}, so there is nothing to move. Pass a tensor of at least one entry.")
 
 
 def check_separate(parameters: list[Tensor]) -> None:

@@ -42,7 +42,7 @@ def check_parameters(parameters: list[Tensor]) -> None:
             "them first."
         )
     distinct = list(dict.fromkeys(parameters))
-    check_leaves(distinct)
+    check_leaves(distinct, "the optimizer's parameters")
     check_separate(distinct)
 
 

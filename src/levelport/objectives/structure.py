@@ -97,7 +97,9 @@ def check_leaves(leaves: list[Tensor], whole: str = "x") -> None:
                 f"{leaves[0].device}. Bring all variables to one dtype and one device."
             )
     if sum(leaf.numel() for leaf in leaves) == 0:
-        raise ObjectiveError(f"there are no entries in {whole}, so there is nothing to move. Pass a tensor of at least one entry.")
+        raise ObjectiveError(
+            f"there are no entries in {whole}, so there is nothing to move. Pass a tensor of at least one entry."
+        )
 
 
 def check_separate(parameters: list[Tensor]) -> None:

@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from theory_problems import Case, cases, logistic_case, quadratic_case, schedules
 
-from levelport import FunctionObjective, teleport
+from levelport import FunctionObjective, LinearObjective, teleport
+from levelport.objective import Point
 from levelport.problems.functions import rosenbrock
-from levelport.theory import certify, check_lemmas, descend, local_sqp_condition
+from levelport.problems.quadratics import Quadratic
+from levelport.theory import certify, check_lemmas, constants_of, descend, local_sqp_condition
 from levelport.theory.certificates import step_factor
 from levelport.theory.rates_stable import newton_steps
 from levelport.theory.steps import explicit_form, measured_form, recursion
@@ -43,6 +45,68 @@ def test_certificates_hold_for_fixed_steps_too(factor: float) -> None:
     assert found
     for one in found:
         assert one.measured <= min(one.pair, one.proved) + 1e-7
+
+
+@pytest.mark.parametrize("factor", [3.0, 4.0, 6.0])
+def test_steps_that_are_too_long_have_no_certificate(factor: float) -> None:
+    """Beyond rt = 2 the step may raise f, and nothing bounds by how much: what is said must be true all the same."""
+    case = logistic_case("", 60, 1e-2, 1)
+    step = factor / case.constants.L.value
+    run = case.run(K, frozenset(range(1, K, 2)), steps=(step, step))
+    found = certify(case.objective, run, case.constants)
+    assert any(one.measured > 1.0 for one in found)
+    for one in found:
+        assert all(one.measured <= bound + 1e-7 for bound in (one.pair, one.proved) if not math.isnan(bound))
+        assert math.isnan(one.pair) or one.measured <= 1.0 + 1e-7
+
+
+def test_an_unknown_newton_direction_certifies_nothing() -> None:
+    """At condition 1e15 rounding decides gᵀH⁻¹g; a guess at it is no certificate."""
+    case = quadratic_case("", torch.logspace(-15, 0, 20, dtype=torch.float64).tolist(), 0)
+    run = descend(
+        case.objective,
+        case.start,
+        1,
+        minimum=0.0,
+        minimiser=case.constants.minimum.x,
+        schedule={0},
+        oracle=lambda point: replace_gradient(case, point.x),
+    )
+    (found,) = certify(case.objective, run, case.constants)
+    assert math.isnan(found.alignment)
+    assert math.isnan(found.pair)
+    assert not found.proved < 1.0 - 1e-9
+
+
+def replace_gradient(case: Case, x: torch.Tensor) -> Point:
+    """A point as flat as it is steep: every eigenvector has the same share of gᵀH⁻¹g."""
+    objective = case.objective
+    assert isinstance(objective, Quadratic)
+    parts = torch.logspace(-15, 0, 20, dtype=torch.float64).rsqrt()
+    return objective.at(objective.minimiser + 1e-3 * objective.eigenvectors @ parts, curvature=True)
+
+
+def test_rounding_does_not_decide_that_a_step_came_from_the_search() -> None:
+    """The largest Armijo step meets its test with equality; in single precision a repeated test may miss it."""
+    for seed in range(12):
+        generator = torch.Generator().manual_seed(seed)
+        X = 2.0 * torch.randn(40, 3, generator=generator)
+        y = torch.where(torch.rand(40, generator=generator) < 0.5, 1.0, -1.0)
+        objective = LinearObjective.logistic(X, y, penalty=0.05)
+        start = torch.randn(3, generator=generator)
+        constants = constants_of(objective, start)
+        run = descend(
+            objective,
+            start,
+            1,
+            minimum=constants.minimum.value,
+            minimiser=constants.minimum.x,
+            schedule={0},
+            oracle=lambda point: point,
+        )
+        (found,) = certify(objective, run, constants)
+        trivial = 1.0 - constants.mu.value / constants.L.value
+        assert found.proved <= trivial + 1e-6  # what Armijo's largest step has at least
 
 
 def test_the_pairs_explain_a_run_within_a_factor_of_two() -> None:
@@ -216,6 +280,53 @@ def test_what_is_not_known_promises_nothing() -> None:
     assert math.isnan(step_factor(1.2, 0.8, math.nan, 0.9, armijo=True))
     assert math.isnan(step_factor(1.2, math.nan, 0.9, 0.9, armijo=True))
     assert step_factor(math.nan, 0.8, 0.9, 0.9, armijo=True) == pytest.approx(1.0 - 0.9 * 0.8 * 0.9)
+
+
+def test_what_the_argument_does_not_reach_promises_nothing() -> None:
+    """s ≥ 2mδ⁺ is no lower bound for m ≤ 0, and of no use where the step's decrease is negative."""
+    assert step_factor(1.25, 0.8, 0.9, 1.6, armijo=False) == pytest.approx(1.0)
+    assert math.isnan(step_factor(1.25, 0.8, 0.9, 1.7, armijo=False))
+    for lower in (0.0, -0.3):
+        for armijo in (False, True):
+            assert math.isnan(step_factor(1.25, lower, 0.9, 0.9, armijo=armijo))
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e5])
+def test_the_local_condition_does_not_depend_on_the_unit_of_length(unit: float) -> None:
+    """x measured in other units: ∇²ℒ is divided by the square of the unit, and nothing else changes."""
+    x = torch.tensor([2.0, -1.0, 1.0], dtype=torch.float64)
+    landed = teleport(FunctionObjective(smooth, like=x), x, tol=1e-9, max_hvps=300).x
+    found = local_sqp_condition(FunctionObjective(smooth, like=x), landed)
+    scaled = local_sqp_condition(FunctionObjective(lambda w: smooth(w / unit), like=x), unit * landed)
+    assert scaled.largest * unit**2 == pytest.approx(found.largest, rel=1e-5)
+    assert scaled.tangent_largest * unit**2 == pytest.approx(found.tangent_largest, rel=1e-5)
+    assert scaled.tangent_smallest * unit**2 == pytest.approx(found.tangent_smallest, rel=1e-4)
+
+
+def test_in_one_dimension_nothing_is_tangential() -> None:
+    x = torch.tensor([1.5], dtype=torch.float64)
+    found = local_sqp_condition(FunctionObjective(lambda w: (w**4 + 0.5 * w**2).sum(), like=x), x)
+    assert math.isnan(found.tangent_smallest)
+    assert math.isnan(found.tangent_largest)
+    assert found.critical
+    assert math.isinf(found.tangent_limit)
+    assert found.rate(0.1) == 0.0
+    assert "isolated points" in found.sentence()
+    assert "along the level set ρ <" not in found.sentence()
+
+
+def test_a_level_that_holds_nothing_back_is_said_to_do_so() -> None:
+    """-½‖w‖²: the gradient grows downhill, and the multiplier is negative."""
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    found = local_sqp_condition(FunctionObjective(lambda w: -0.5 * w.square().sum(), like=x), x)
+    assert not found.critical
+    assert "multiplier is not positive" in found.sentence()
+
+
+def test_a_run_needs_an_iteration() -> None:
+    case = cases()[1]
+    with pytest.raises(ValueError, match="iterations must be at least 1, not 0"):
+        case.run(0)
 
 
 def test_the_local_condition_is_the_same_written_out_and_by_lanczos(monkeypatch: pytest.MonkeyPatch) -> None:

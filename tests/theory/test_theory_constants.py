@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -16,10 +17,21 @@ from theory_problems import Case, cases
 from levelport import FunctionObjective, LinearObjective
 from levelport.numerics.curvature import hessian_by_columns as hessian_matrix
 from levelport.numerics.lanczos import extremes, extremes_by_lanczos
+from levelport.objectives.linear import PointwiseLoss
 from levelport.problems.functions import booth, rosenbrock
 from levelport.problems.quadratics import Quadratic
-from levelport.theory import Kind, Stability, constants_of, find_minimum
+from levelport.theory import (
+    Constant,
+    Kind,
+    Minimum,
+    Stability,
+    audit,
+    constants_of,
+    diagnose,
+    find_minimum,
+)
 from levelport.theory.margins import margin_reach
+from levelport.theory.promises import _refuse_negative_curvature
 from levelport.theory.stability import (
     curvature_ratio,
     sampled_stability,
@@ -305,6 +317,101 @@ def test_sampling_refutes_stability_where_the_hessian_vanishes() -> None:
     minimum = find_minimum(objective, torch.tensor([0.5, 0.4], dtype=torch.float64))
     sampled = sampled_stability(objective, minimum, objective.at(start).value)
     assert math.isinf(sampled.upper)
+
+
+def test_a_sampled_infinite_constant_is_a_refutation_and_not_too_small() -> None:
+    """Where the Hessian vanished between samples there is no L̃; one that is only not known is no such thing."""
+    from levelport.problems.functions import second_order_huber
+
+    start = torch.tensor([3.0, 2.0], dtype=torch.float64)
+    objective = FunctionObjective(second_order_huber, like=start)
+    minimum = find_minimum(objective, torch.tensor([0.5, 0.4], dtype=torch.float64))
+    constants = constants_of(objective, start, minimum)
+    assert constants.stability_upper.value == math.inf
+    assert constants.stability_upper.kind is Kind.LOWER
+    assert constants.stability is None
+    assert "L̃" not in constants.doubtful()
+    assert not any("L̃" in caveat for caveat in constants.caveats())
+    unknown = replace(
+        constants,
+        stability_upper=Constant(math.inf, Kind.UPPER, "nothing is known"),
+        stability_lower=Constant(0.1, Kind.LOWER, "proved"),
+    )
+    assert unknown.stability == Stability(math.inf, 0.1)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_duplicated_column_is_a_flat_direction_in_single_precision(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.randn(30, 4, generator=generator)
+    X[:, 3] = X[:, 0]
+    objective = LinearObjective.squared(X, torch.randn(30, generator=generator))
+    constants = constants_of(objective, torch.full((4,), 2.0))
+    assert constants.mu.value == 0.0
+    assert constants.mu.kind is Kind.LOWER  # flat or nearly so: rounding cannot tell
+    assert math.isinf(constants.radius.value)
+    assert constants.convex
+    assert constants.caveats() == []
+
+
+def test_a_saddle_is_not_called_convex() -> None:
+    """From (1, 0) the descent never leaves the axis on which f is convex; the Hessian knows better."""
+    start = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    constants = constants_of(FunctionObjective(lambda w: w[0] ** 2 - w[1] ** 2, like=start), start)
+    assert constants.mu.value == pytest.approx(-2.0)
+    assert not constants.convex
+    assert any("not convex" in caveat for caveat in constants.caveats())
+
+
+def test_flat_directions_in_single_precision_are_not_negative_curvature() -> None:
+    A = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
+    start = torch.ones(5)
+    objective = FunctionObjective(lambda w: (A @ w).pow(4).sum() + 0.5 * (A @ w).square().sum(), like=start)
+    assert constants_of(objective, start, Minimum(torch.zeros(5), 0.0, 0.0, convex=True)).convex
+    _refuse_negative_curvature(objective, start)  # does not
+
+
+def test_rounding_of_single_precision_is_no_stability() -> None:
+    """f = 100 + ½‖w‖² between near points: what is left of the remainder is rounding, and no ratio."""
+    x = torch.tensor([0.5, -0.3])
+    objective = FunctionObjective(lambda w: 100.0 + 0.5 * w.square().sum(), like=x)
+    for step in (0.02, 0.05, 0.1):
+        assert math.isnan(stability_ratio(objective, x, x + step))
+    assert stability_ratio(objective, x, x + 3.0) == pytest.approx(1.0, rel=1e-3)
+
+
+class Wavy(PointwiseLoss):
+    """ℓ = ½z² + a cos z: convex for a ≤ 1, and nothing the library knows."""
+
+    def __init__(self, a: float) -> None:
+        self.a = a
+
+    def mean(self, z: torch.Tensor) -> torch.Tensor:
+        return (0.5 * z.square() + self.a * torch.cos(z)).mean()
+
+    def residual(self, z: torch.Tensor) -> torch.Tensor:
+        return z - self.a * torch.sin(z)
+
+    def curvature(self, z: torch.Tensor) -> torch.Tensor:
+        return 1.0 - self.a * torch.cos(z)
+
+    def apply(self, curvature: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
+        return curvature * direction
+
+
+def test_a_loss_of_ones_own_is_sampled_and_not_called_convex() -> None:
+    X = torch.randn(20, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    start = torch.tensor([2.0, -1.0, 1.0], dtype=torch.float64)
+    constants = constants_of(LinearObjective(X, Wavy(0.5), penalty=0.1), start)
+    assert constants.L.kind is Kind.LOWER
+    assert constants.mu.kind is Kind.UPPER  # 2·penalty would be a bound for convex losses only
+    assert constants.convex
+    bent = LinearObjective(X, Wavy(3.0), penalty=0.1)
+    origin = torch.zeros(3, dtype=torch.float64)  # stationary, and a maximum
+    assert not constants_of(bent, start, Minimum(origin, bent.at(origin).value - 9.0, 0.0, convex=True)).convex
+    with pytest.raises(ValueError, match="negative curvature"):
+        audit(bent, 1e-3 * start, 4)
+    assert not diagnose(bent, 1e-3 * start).convex
 
 
 def test_stability_refuses_impossible_constants() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,12 +13,15 @@ import torch
 from theory_problems import cases
 
 from levelport import Cost, FunctionObjective, LinearObjective, TeleportStatus, teleport
-from levelport.problems.functions import flat_huber
+from levelport.cli.theory import _promise
+from levelport.problems.functions import flat_huber, second_order_huber
 from levelport.problems.quadratics import Quadratic
 from levelport.theory.certificates import newton_alignment
 from levelport.theory.coercivity import probe_coercivity
 from levelport.theory.counterexamples import half_square, relu_objective
 from levelport.theory.diagnosis import Race, diagnose
+from levelport.theory.promises import audit
+from levelport.theory.trajectory import largest_armijo_step
 
 
 def double(*entries: float) -> torch.Tensor:
@@ -119,13 +125,90 @@ def test_negative_curvature_leaves_no_newton_direction() -> None:
 
 
 def test_verdict_is_the_measured_one() -> None:
-    """An early teleport on an easy problem costs more than it wins; the same problem near its end is a draw at best."""
+    """An early teleport on an easy problem costs more than it wins: both runs made again, without the race."""
     case = next(case for case in cases() if case.name == "logistic, strong penalty")
     found = diagnose(case.objective, case.start)
-    assert found.race.teleport_wins == (found.race.teleport_decrease > found.race.descent_decrease)
+
+    def after_steps(x: torch.Tensor, steps: int) -> float:
+        for _ in range(steps):
+            point = case.objective.at(x)
+            x = point.x - largest_armijo_step(case.objective, point) * point.gradient
+        return case.objective.at(x).value
+
+    teleported, descended = after_steps(found.teleport.x, 1), after_steps(case.start, found.race.descent_steps)
+    assert found.race.descent_steps > 1
+    assert found.race.teleport_decrease == pytest.approx(found.value - teleported, rel=1e-9)
+    assert found.race.descent_decrease == pytest.approx(found.value - descended, rel=1e-9)
+    assert descended < teleported - 1e-9
+    assert not found.race.teleport_wins
     assert not found.expected_to_pay
     assert found.payoff_gap is not None
     assert found.gap is not None
+
+
+def test_a_point_inside_the_sub_level_set_is_not_spoken_of_as_one_of_its_level() -> None:
+    """1 - e^{-‖w‖²/2} is steepest at ‖w‖ = 1, inside of the level ‖w‖ = 2."""
+    found = diagnose(lambda w: 1.0 - torch.exp(-0.5 * w.square().sum()), double(1.6, 1.2))
+    assert found.teleport.status is TeleportStatus.CONVERGED
+    assert float(torch.linalg.vector_norm(found.teleport.x)) == pytest.approx(1.0, abs=1e-4)
+    assert found.inside
+    assert found.local_sqp is None
+    assert "lies inside the sub-level set" in str(found)
+    assert "along its level set" not in str(found)
+    case = next(case for case in cases() if case.name == "logistic, strong penalty")
+    assert not diagnose(case.objective, case.start).inside
+
+
+def test_badly_conditioned_newton_directions_are_solved_for_or_said_not_to_be() -> None:
+    """Conjugate gradients end at a small residual long before flat directions are resolved."""
+    objective = Quadratic.random(torch.logspace(-10, 0, 20, dtype=torch.float64), 0)
+    spectrum = torch.logspace(-10, 0, 20, dtype=torch.float64)
+    point = objective.at(torch.zeros(20, dtype=torch.float64), curvature=True)
+    parts = -spectrum * (objective.eigenvectors.T @ objective.minimiser)  # of the gradient at 0, in closed form
+    newton = parts / spectrum
+    cosine = float(parts @ newton) / float(torch.linalg.vector_norm(parts) * torch.linalg.vector_norm(newton))
+    found = newton_alignment(point)
+    assert found is not None
+    assert found.solved
+    assert found.angle == pytest.approx(math.degrees(math.acos(cosine)), abs=1e-3)
+    rough = newton_alignment(point, max_products=4)
+    assert rough is not None
+    assert not rough.solved
+    hopeless = Quadratic.random(torch.logspace(-15, 0, 20, dtype=torch.float64), 0)
+    even = torch.logspace(-15, 0, 20, dtype=torch.float64).rsqrt()
+    x = hopeless.minimiser + 1e-3 * hopeless.eigenvectors @ even
+    unsolved = newton_alignment(hopeless.at(x, curvature=True))
+    assert unsolved is None or not unsolved.solved
+    assert "roughly" in str(replace(diagnose(objective, point.x, max_hvps=5), before=rough))
+
+
+def test_a_singular_hessian_has_a_newton_direction_for_gradients_in_its_range() -> None:
+    flat = FunctionObjective(lambda w: 2.0 * w[0] ** 2 + 0.5 * w[1] ** 2, like=double(1.0, 1.0, 5.0))
+    found = newton_alignment(flat.at(double(1.0, 1.0, 5.0), curvature=True))
+    assert found is not None
+    assert found.solved
+    assert found.squared == pytest.approx(17.0**2 / (65.0 * 5.0))
+    assert newton_alignment(flat.at(double(0.0, 0.0, 5.0), curvature=True)) is None  # no gradient
+    kink = FunctionObjective(lambda w: w[0] ** 1.5 + w[1], like=double(0.0, 1.0))
+    assert newton_alignment(kink.at(double(0.0, 1.0), curvature=True)) is None  # no finite Hessian
+    tilted = FunctionObjective(lambda w: w[0] ** 2 + w[1], like=double(1.0, 1.0))
+    assert newton_alignment(tilted.at(double(1.0, 1.0), curvature=True)) is None
+
+
+def test_refuted_stability_is_told_alike_by_both_commands() -> None:
+    start = double(3.0, 2.0)
+    found = diagnose(second_order_huber, start)
+    assert found.constants is not None
+    assert found.constants.stability is None
+    assert "it is not stable on the sub-level set" in str(found)
+    assert "could be proved" not in str(found)
+    audited = audit(FunctionObjective(second_order_huber, like=start), start, 2, minimum=found.constants.minimum)
+    assert "is not Hessian stable" in _promise(audited)
+
+
+def test_every_argument_of_diagnose_has_an_entry_of_its_own() -> None:
+    for name in inspect.signature(diagnose).parameters:
+        assert re.search(rf"^    {name}: \S", inspect.getdoc(diagnose) or "", re.MULTILINE), name
 
 
 def test_a_stationary_start_is_refused() -> None:

@@ -219,6 +219,11 @@ def test_break_even_is_the_first_iteration_from_which_teleports_win(
         assert not faster(int(first) - 2)
 
 
+def test_break_even_beyond_the_range_of_floats_is_infinite() -> None:
+    assert math.isinf(rates_stable.alternating_break_even(Stability(1e306, 1e-3)))
+    assert rates_stable.alternating_break_even(Stability(1e200, 1.0)) == pytest.approx(2.5e200, rel=0.02)
+
+
 def test_published_break_even_comes_too_early_without_its_factor_two() -> None:
     """The condition of the corollary, its constant mended, but without the 2: met at a K where GD's bound is better."""
     stability = Stability(10.0, 0.5)

@@ -133,24 +133,38 @@ def _print_constants(found: Audit) -> None:
 
 def _promise(found: Audit) -> str:
     """From where on teleports have the better guarantee, if at all."""
+    from levelport.theory.promises import HORIZON, SMALLEST
+
     constants = found.constants
     if math.isinf(constants.radius.value):
         return "The initial sub-level set is unbounded, so there is no bound for GD with teleports."
     if constants.stability is None:
-        return "The Hessian vanished between sampled points: f is not Hessian stable, and teleports promise no more."
+        return (
+            "The Hessian vanished, or changed sign, between sampled points: f is not Hessian stable, and teleports "
+            "promise no more."
+        )
     if math.isinf(constants.stability_upper.value):
         return "No finite L̃ could be proved, so teleports promise no more than gradient steps."
     beginning = "If these constants were true, a" if constants.doubtful() else "A"
-    if math.isinf(found.break_even):
+    without = (
+        "Strong convexity forgotten on both sides, alternating teleports lead from K = "
+        f"{found.break_even_without_mu:.6g} on."
+    )
+    if found.outdone:
         return (
-            f"{beginning} teleport never has the better guarantee: the contraction 1 - μ/L of every step beats the "
-            "1 - μ̃/L̃ of a teleport. (Strong convexity forgotten on both sides, alternating teleports lead from K = "
-            f"{found.break_even_without_mu:.6g} on.)"
+            f"{beginning} teleport never has the better guarantee: the contraction 1 - μ/L of every step is as good as "
+            f"the 1 - μ̃/L̃ of a teleport. ({without})"
         )
     gap = "at any gap" if math.isinf(found.payoff_gap) else f"once f - f* < {found.payoff_gap:.4g}"
+    lead = found.break_even
+    when = (
+        f"only after more than {HORIZON} iterations, or at bounds below {SMALLEST:.0e}. ({without})"
+        if lead is None
+        else f"from K = {lead:.6g} on."
+    )
     return (
         f"{beginning} teleport, taken as free, has the better guarantee {gap}, and teleporting every other iteration "
-        f"from K = {found.break_even:.6g} on."
+        f"{when}"
     )
 
 

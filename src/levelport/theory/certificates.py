@@ -27,10 +27,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from levelport.numerics.curvature import hessian_by_columns
 from levelport.numerics.newton import newton_step
-from levelport.objective import Objective, Point
+from levelport.objective import Objective, Point, all_finite
 from levelport.objectives.linear import LinearObjective, LogisticLoss
-from levelport.theory.constants import Constants
+from levelport.theory.constants import DIMENSION_WRITTEN_OUT, Constants
 from levelport.theory.rates_stable import Stability
 from levelport.theory.stability import self_concordant_stability, stability_ratio
 from levelport.theory.trajectory import Trajectory
@@ -41,24 +42,66 @@ class NewtonAlignment:
     """How near the gradient is to the Newton direction H⁻¹g.
 
     ``angle`` is in degrees. ``squared`` is a = ‖g‖⁴/((gᵀHg)(gᵀH⁻¹g)): the largest Armijo step from here lowers f -
-    f* by a factor 1 - a·μ̃/L̃, see :func:`levelport.theory.rates_approximate.aligned_armijo`.
+    f* by a factor 1 - a·μ̃/L̃, see :func:`levelport.theory.rates_approximate.aligned_armijo`. ``solved`` says whether
+    H⁻¹g was found; if it was not, a may be too large, and nothing can be proved with it.
     """
 
     angle: float
     squared: float
+    solved: bool = True
 
 
 def newton_alignment(point: Point, *, max_products: int = 500) -> NewtonAlignment | None:
-    """Angle and squared H-cosine between gradient and Newton direction; None where H is not positive definite."""
+    """Angle and squared H-cosine between gradient and Newton direction; None where H is not positive definite.
+
+    H is written out up to :data:`~levelport.theory.constants.DIMENSION_WRITTEN_OUT`; beyond, conjugate gradients solve
+    for H⁻¹g with at most ``max_products`` products. A singular H counts as positive definite if g lies in its range.
+    """
     g = point.gradient
-    solved = newton_step(point, tolerance=1e-8, max_hvps=min(max_products, 2 * g.numel() + 10))
-    newton = -solved.step
+    if not point.gradient_norm > 0.0:
+        return None
+    if g.numel() <= min(DIMENSION_WRITTEN_OUT, max_products):
+        newton, solved = _written_out(point)
+    else:
+        newton, solved = _by_conjugate_gradients(point, max_products)
     curvature, decrement = float(g @ point.hvp(g)), float(g @ newton)
-    if solved.negative or curvature <= 0.0 or decrement <= 0.0:
+    if not (curvature > 0.0 and decrement > 0.0):
         return None
     size = float(torch.linalg.vector_norm(newton))
     cosine = min(1.0, decrement / (size * point.gradient_norm))
-    return NewtonAlignment(math.degrees(math.acos(cosine)), min(1.0, point.gradient_norm**4 / (curvature * decrement)))
+    squared = min(1.0, point.gradient_norm**4 / (curvature * decrement))
+    return NewtonAlignment(math.degrees(math.acos(cosine)), squared, solved)
+
+
+def _written_out(point: Point) -> tuple[Tensor, bool]:
+    """H⁻¹g, and whether gᵀH⁻¹g is known to a thousandth; 0 where H is not positive definite.
+
+    An error of ε‖H‖ in H changes the part c²/λ of an eigenvalue λ in gᵀH⁻¹g by a share of ε‖H‖/λ.
+    """
+    H = hessian_by_columns(point)
+    if not all_finite(H):
+        return torch.zeros_like(point.gradient), False
+    values, vectors = torch.linalg.eigh(H)
+    parts = vectors.T @ point.gradient
+    eps, size = torch.finfo(values.dtype).eps, float(values.abs().max())
+    rounding = 8.0 * len(values) * eps * size
+    flat = values <= rounding
+    leak = float(torch.linalg.vector_norm(parts[flat])) / point.gradient_norm
+    if float(values[0]) < -rounding or leak > math.sqrt(eps):
+        return torch.zeros_like(point.gradient), False
+    step = torch.where(flat, 0.0, parts / torch.where(flat, 1.0, values))
+    doubt = rounding * float(step @ step) / max(float(parts @ step), 1e-300)
+    return vectors @ step, doubt <= 1e-3 and leak <= 1e2 * len(values) * eps
+
+
+def _by_conjugate_gradients(point: Point, max_products: int) -> tuple[Tensor, bool]:
+    """The same by products alone. The residual that they update drifts away from the true one, which decides."""
+    g = point.gradient
+    found = newton_step(point, tolerance=1e-10, max_hvps=max_products)
+    if found.negative:
+        return torch.zeros_like(g), False
+    residual = float(torch.linalg.vector_norm(g + point.hvp(found.step))) / point.gradient_norm
+    return -found.step, residual <= math.sqrt(torch.finfo(g.dtype).eps)
 
 
 @dataclass(frozen=True)
@@ -85,10 +128,12 @@ def certify(objective: Objective, trajectory: Trajectory, constants: Constants) 
         landed = objective.at(row.landed, curvature=True)
         following = landed.x - row.step * landed.gradient
         aligned = newton_alignment(landed)
-        a, t = (math.nan if aligned is None else aligned.squared), row.step * row.curvature
+        a, t = (aligned.squared if aligned is not None and aligned.solved else math.nan), row.step * row.curvature
         r = stability_ratio(objective, landed.x, following)
         m = stability_ratio(objective, landed.x, constants.minimum.x)
-        armijo = objective.at(following).value <= landed.value - 0.5 * row.step * landed.gradient_norm**2
+        # The largest Armijo step meets its test with equality, so that rounding of f would decide.
+        rounding = 8.0 * torch.finfo(objective.dtype).eps * abs(landed.value)
+        armijo = objective.at(following).value <= landed.value - 0.5 * row.step * landed.gradient_norm**2 + rounding
         proved = _proved(objective, landed.x, following, constants)
         sure = math.nan if proved is None else step_factor(proved.upper, proved.lower, a, t, armijo=armijo)
         found.append(
@@ -105,15 +150,18 @@ def certify(objective: Objective, trajectory: Trajectory, constants: Constants) 
 
 
 def step_factor(upper: float, lower: float, alignment: float, t: float, *, armijo: bool) -> float:
-    """1 - am·min(t, 1/r) where the step passed Armijo's test, 1 - 2amt(1 - rt/2) otherwise; nan if one is not known.
+    """1 - am·min(t, 1/r) where the step passed Armijo's test, 1 - 2amt(1 - rt/2) otherwise; nan if there is no bound.
 
     ``upper`` is r, ``lower`` m, ``alignment`` a and ``t`` = ηλ. Armijo's test alone gives 1 - amt; the largest such
-    step has t ≥ 1/r.
+    step has t ≥ 1/r. The argument replaces s by 2mδ⁺ ≤ s, so it needs m > 0 and, without Armijo's test, rt ≤ 2: the
+    decrease of a longer step would have to be replaced by something smaller.
     """
-    # Where r is not known, min(t, nan) = t: Armijo's test alone.
-    share = min(t, 1.0 / upper) if armijo else 2.0 * t * (1.0 - 0.5 * upper * t)
+    passed = min(t, 1.0 / upper) if upper > 0.0 else t  # where r is not known, Armijo's test alone
+    share = passed if armijo else 2.0 * t * (1.0 - 0.5 * upper * t)
     factor = 1.0 - alignment * lower * share
-    return factor if math.isnan(factor) else max(0.0, factor)  # max(0, nan) would be 0, the strongest promise
+    if not (lower > 0.0 and share >= 0.0) or math.isnan(factor):
+        return math.nan  # max(0, nan) would be 0, the strongest promise
+    return max(0.0, factor)
 
 
 def _smaller(*factors: float) -> float:
@@ -124,7 +172,7 @@ def _smaller(*factors: float) -> float:
 def _proved(objective: Objective, landed: Tensor, following: Tensor, constants: Constants) -> Stability | None:
     """L̃ at the pair (w⁺, w_{k+1}) and μ̃ at (w⁺, w*), without a look at f."""
     whole = constants.stability if _safe(constants, "L̃", "μ̃") else None
-    if not (isinstance(objective, LinearObjective) and isinstance(objective.loss, LogisticLoss)):
+    if not (isinstance(objective, LinearObjective) and type(objective.loss) is LogisticLoss):
         return whole
     step, way = (float((objective.X @ (end - landed)).abs().max()) for end in (following, constants.minimum.x))
     upper, lower = self_concordant_stability(step).upper, self_concordant_stability(way).lower

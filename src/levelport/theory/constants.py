@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -17,8 +18,8 @@ from levelport.numerics.curvature import hessian_matrix, smoothness, weighted_gr
 from levelport.numerics.lanczos import extremes
 from levelport.numerics.newton import Minimum, find_minimum
 from levelport.objective import Objective
-from levelport.objectives.linear import LinearObjective, LogisticLoss, SoftmaxLoss, SquaredLoss
-from levelport.theory.margins import MarginReach, margin_reach
+from levelport.objectives.linear import LinearObjective, LogisticLoss, PointwiseLoss, SoftmaxLoss, SquaredLoss
+from levelport.theory.margins import MarginReach, curvature_ends, margin_reach
 from levelport.theory.rates_stable import Stability
 from levelport.theory.stability import curvature_ratio, sampled_stability, self_concordant_stability
 from levelport.theory.sublevel import largest_distance, strongly_convex_radius
@@ -46,8 +47,8 @@ class Constant:
 
     @property
     def not_too_small(self) -> bool:
-        """Whether the truth is proved to be at most ``value``."""
-        return self.kind in (Kind.EXACT, Kind.UPPER)
+        """Whether the truth is proved to be at most ``value``: nothing exceeds ∞, wherever that comes from."""
+        return self.kind in (Kind.EXACT, Kind.UPPER) or self.value == math.inf
 
     @property
     def not_too_large(self) -> bool:
@@ -84,14 +85,19 @@ class Constants:
 
     @property
     def stability(self) -> Stability | None:
-        """(L̃, μ̃), or None where samples refute Hessian stability. An infinite L̃ is one of which nothing is known."""
+        """(L̃, μ̃), or None where samples refute Hessian stability.
+
+        An L̃ that is infinite as an upper bound is one of which nothing is known; as a lower bound, from samples, it is
+        a refutation.
+        """
         upper, lower = self.stability_upper.value, self.stability_lower.value
-        return Stability(max(1.0, upper), min(1.0, lower)) if lower > 0.0 and not math.isnan(upper) else None
+        refuted = not lower > 0.0 or (math.isinf(upper) and self.stability_upper.kind is Kind.LOWER)
+        return None if refuted or math.isnan(upper) else Stability(max(1.0, upper), min(1.0, lower))
 
     @property
     def convex(self) -> bool:
         """False if negative curvature was met anywhere; True proves nothing."""
-        return self.minimum.convex and self.mu.value >= -1e-10 * abs(self.L.value)
+        return self.minimum.convex and self.mu.value >= -negligible_share(self.minimum.x) * abs(self.L.value)
 
     def doubtful(self) -> list[str]:
         """Names of the constants that may lie on the wrong side of the truth."""
@@ -173,10 +179,25 @@ def constants_of(objective: Objective, start: Tensor, minimum: Minimum | None = 
 
 def constant_hessian(objective: Objective) -> Tensor | None:
     """∇²f if it is known not to depend on x: least squares, or an objective with a ``hessian`` attribute."""
-    if isinstance(objective, LinearObjective) and isinstance(objective.loss, SquaredLoss):
+    if _has_loss(objective, SquaredLoss):
         return weighted_gram(objective, objective.X.new_ones(()))
     hessian = getattr(objective, "hessian", None)
     return hessian if isinstance(hessian, Tensor) else None
+
+
+def negligible_share(x: Tensor) -> float:
+    """A negative curvature below this share of the largest one is rounding, in the dimension and dtype of ``x``."""
+    return float(max(1e-10, 8.0 * x.numel() * torch.finfo(x.dtype).eps))
+
+
+def convex_by_construction(objective: Objective) -> bool:
+    """Whether f is a linear model with one of the losses known to be convex; a loss of one's own may be anything."""
+    return _has_loss(objective, SquaredLoss, LogisticLoss, SoftmaxLoss)
+
+
+def _has_loss(objective: Objective, *kinds: type[PointwiseLoss]) -> TypeGuard[LinearObjective]:
+    """Whether f is a linear model with a loss of just these types: a subclass may have other derivatives."""
+    return isinstance(objective, LinearObjective) and type(objective.loss) in kinds
 
 
 def unchanging_hessian(objective: Objective, start: Tensor, minimum: Minimum) -> Tensor | None:
@@ -203,9 +224,7 @@ def unchanging_hessian(objective: Objective, start: Tensor, minimum: Minimum) ->
 def _quadratic_constants(
     hessian: Tensor, distance: float, gap: float, minimum: Minimum, *, observed: bool = False
 ) -> Constants:
-    values = torch.linalg.eigvalsh(hessian)
-    low, high = max(0.0, float(values[0])), float(values[-1])
-    low = low if low > 1e-14 * high else 0.0
+    low, high = curvature_ends(hessian)  # a negative end stays: it says that f is not convex
 
     def known(value: float, origin: str) -> Constant:
         if observed:
@@ -213,12 +232,17 @@ def _quadratic_constants(
         return Constant(value, Kind.EXACT, origin)
 
     # The sub-level set is an ellipsoid with half-axes sqrt(2δ_0/λ_i).
-    radius = known(strongly_convex_radius(gap, low), "longest half-axis of the ellipsoid")
+    radius = reached = known(strongly_convex_radius(gap, low), "longest half-axis of the ellipsoid")
+    mu = known(low, "smallest eigenvalue")
+    if low == 0.0 and not observed:  # rounding cannot tell a flat direction from one that is nearly so
+        mu = Constant(0.0, Kind.LOWER, "smallest eigenvalue, 0 to rounding")
+        radius = Constant(math.inf, Kind.UPPER, "the ellipsoid is flat, to rounding")
+        reached = Constant(distance, Kind.LOWER, "the start")
     return Constants(
         L=known(high, "largest eigenvalue"),
-        mu=known(low, "smallest eigenvalue"),
+        mu=mu,
         radius=radius,
-        radius_reached=radius,
+        radius_reached=reached,
         stability_upper=known(1.0, "quadratic"),
         stability_lower=known(1.0, "quadratic"),
         distance=distance,
@@ -228,25 +252,23 @@ def _quadratic_constants(
 
 
 def _smoothness(objective: Objective, start: Tensor, minimum: Minimum) -> Constant:
-    if isinstance(objective, LinearObjective):
-        L = smoothness(objective)
-        if isinstance(objective.loss, LogisticLoss):
-            return Constant(L, Kind.EXACT, "‖X‖²/(4n) + 2 penalty, attained at 0")
-        if isinstance(objective.loss, SoftmaxLoss):
-            return Constant(L, Kind.UPPER, "‖X‖²/(2n) + 2 penalty")
+    if _has_loss(objective, LogisticLoss):
+        return Constant(smoothness(objective), Kind.EXACT, "‖X‖²/(4n) + 2 penalty, attained at 0")
+    if _has_loss(objective, SoftmaxLoss):
+        return Constant(smoothness(objective), Kind.UPPER, "‖X‖²/(2n) + 2 penalty")
     seen = [extremes(objective.at(x, curvature=True)).largest for x in (start, minimum.x)]
     return Constant(max(seen), Kind.LOWER, "largest curvature at the start and the minimum")
 
 
 def _strong_convexity(objective: Objective, start: Tensor, minimum: Minimum) -> Constant:
-    if isinstance(objective, LinearObjective):
+    if isinstance(objective, LinearObjective) and convex_by_construction(objective):
         return Constant(2.0 * objective.penalty, Kind.LOWER, "2 penalty; convex losses add to it")
     seen = [extremes(objective.at(x, curvature=True)).smallest for x in (start, minimum.x)]
     return Constant(min(seen), Kind.UPPER, "smallest curvature at the start and the minimum")
 
 
 def _reach(objective: Objective, minimum: Minimum, gap: float) -> MarginReach | None:
-    if isinstance(objective, LinearObjective) and isinstance(objective.loss, LogisticLoss):
+    if _has_loss(objective, LogisticLoss):
         return margin_reach(objective, minimum, gap)
     return None
 

@@ -14,7 +14,6 @@ from levelport.numerics.lanczos import extremes
 from levelport.numerics.newton import find_minimum, newton_step
 from levelport.objective import Cost, Objective, Point
 from levelport.objectives.function import as_objective
-from levelport.objectives.linear import LinearObjective
 from levelport.objectives.module import ModuleObjective
 from levelport.objectives.structure import Variables
 from levelport.solvers._teleport import teleport
@@ -22,7 +21,13 @@ from levelport.solvers.result import TeleportResult, TeleportStatus
 from levelport.theory import rates_stable
 from levelport.theory.certificates import NewtonAlignment, StepCertificate, certify, newton_alignment
 from levelport.theory.coercivity import Coercivity, probe_coercivity
-from levelport.theory.constants import DIMENSION_WRITTEN_OUT, Constants, constants_of
+from levelport.theory.constants import (
+    DIMENSION_WRITTEN_OUT,
+    Constants,
+    constants_of,
+    convex_by_construction,
+    negligible_share,
+)
 from levelport.theory.local_sqp import LocalSQP, local_sqp_condition
 from levelport.theory.trajectory import descend, largest_armijo_step
 
@@ -59,11 +64,12 @@ class Diagnosis:
         before, after: how near the gradient is to the Newton direction, before and after the teleport.
         teleport: the teleport itself.
         certificate: what the theory says of the step after it, and what happened; None where f* is not known.
-        local_sqp: the local condition of the SQP theorem, where the teleport ended at a KKT point.
+        local_sqp: the local condition of the SQP theorem, where the teleport ended at a KKT point of the level set.
         race: what it won at equal cost.
         convex: False if negative curvature was met.
         constants: where they mean something and are affordable.
         payoff_gap: the gap below which a teleport of this cost has the better guarantee.
+        inside: whether the teleport ended below the level, by more than the accuracy of its solve.
     """
 
     value: float
@@ -78,6 +84,7 @@ class Diagnosis:
     convex: bool
     constants: Constants | None
     payoff_gap: float | None
+    inside: bool = False
 
     @property
     def gap(self) -> float | None:
@@ -104,7 +111,7 @@ class Diagnosis:
             *_about_certificate(self.certificate),
             *_about_stability(self.constants),
             *_about_guarantee(self.constants, self.payoff_gap, self.race.teleport_cost),
-            *([] if self.local_sqp is None else [self.local_sqp.sentence()]),
+            *_about_local_sqp(self.local_sqp, inside=self.inside),
             *_about_race(self.race, self.gap),
             *self.caveats(),
         ]
@@ -145,9 +152,12 @@ def diagnose(
         fun: f, a differentiable function of ``x`` that returns a scalar tensor; an :class:`Objective`; or a module
             together with ``loss`` and ``data``.
         x: where to look: what ``fun`` takes. For modules, and objectives made of one, the present parameters by
-        default. loss: ``loss(module(inputs), targets)``, a mean over samples. For modules only, as the next two.
-        data: (inputs, targets). penalty: multiplies ‖w‖² over all parameters. max_hvps: budget of the teleport in
-        Hessian-vector products. seed: decides the random rays.
+            default.
+        loss: ``loss(module(inputs), targets)``, a mean over samples. For modules only, as the next two.
+        data: (inputs, targets).
+        penalty: multiplies ‖w‖² over all parameters.
+        max_hvps: budget of the teleport in Hessian-vector products.
+        seed: decides the random rays.
 
     Returns:
         A :class:`Diagnosis`; print it.
@@ -165,6 +175,8 @@ def diagnose(
         raise ValueError("x must be a point with a finite value and a gradient that does not vanish.")
     result = teleport(objective, flat, max_hvps=max_hvps)
     landed = objective.at(result.x, curvature=True)
+    inside = _inside(start, landed)
+    on_level = result.status is TeleportStatus.CONVERGED and not inside
     convex, constants = _constants(objective, start)
     return Diagnosis(
         value=start.value,
@@ -174,11 +186,12 @@ def diagnose(
         after=newton_alignment(landed),
         teleport=result,
         certificate=_certificate(objective, start, landed, constants),
-        local_sqp=local_sqp_condition(objective, landed.x) if result.status is TeleportStatus.CONVERGED else None,
+        local_sqp=local_sqp_condition(objective, landed.x) if on_level else None,
         race=_race(objective, start, landed, result.cost),
         convex=convex,
         constants=constants,
         payoff_gap=_payoff(constants, result.cost),
+        inside=inside,
     )
 
 
@@ -205,14 +218,15 @@ def _as_objective(
 
 def _constants(objective: Objective, start: Point) -> tuple[bool, Constants | None]:
     """Whether f may be convex, and its constants where they mean something and are affordable."""
-    if isinstance(objective, LinearObjective):
+    negligible = negligible_share(start.x)
+    if convex_by_construction(objective):
         minimum = find_minimum(objective, start.x)
     elif objective.dimension > DIMENSION_WRITTEN_OUT:
         ends = extremes(start, max_products=30)
-        return ends.smallest >= -1e-10 * abs(ends.largest), None
+        return ends.smallest >= -negligible * abs(ends.largest), None
     else:
         minimum, ends = find_minimum(objective, start.x), extremes(start)
-        if not minimum.convex or ends.smallest < -1e-10 * abs(ends.largest):
+        if not minimum.convex or ends.smallest < -negligible * abs(ends.largest):
             return False, None
     if not start.value > minimum.value:  # a minimiser already, as far as f can tell
         return True, None
@@ -279,9 +293,10 @@ def _about_function(constants: Constants | None) -> list[str]:
 def _about_direction(when: str, alignment: NewtonAlignment | None) -> str:
     if alignment is None:
         return f"{when} the Hessian is not positive definite, so there is no Newton direction to compare with."
+    doubt = "" if alignment.solved else ", roughly: the Hessian is too badly conditioned to solve for it"
     return (
         f"{when} the gradient is {alignment.angle:.2f}° from the Newton direction "
-        f"(squared cosine in the metric of the Hessian {alignment.squared:.4f})."
+        f"(squared cosine in the metric of the Hessian {alignment.squared:.4f}){doubt}."
     )
 
 
@@ -306,10 +321,10 @@ def _about_stability(constants: Constants | None) -> list[str]:
     if upper.value == lower.value == 1.0:
         return []
     proved = upper.not_too_small and lower.not_too_large
-    if constants.stability is None or math.isinf(upper.value):
-        if proved:
-            return ["No finite constant L̃ of Hessian stability could be proved; that says nothing of f itself."]
+    if constants.stability is None:
         return ["The Hessian vanished, or changed sign, between sampled points: it is not stable on the sub-level set."]
+    if math.isinf(upper.value):
+        return ["No finite constant L̃ of Hessian stability could be proved; that says nothing of f itself."]
     word = "is Hessian stable" if proved else "was Hessian stable wherever sampled"
     factor = rates_stable.teleport_factor_armijo(constants.stability)
     trivial = 1.0 - constants.mu.value / constants.L.value
@@ -341,6 +356,21 @@ def _about_guarantee(constants: Constants | None, payoff: float | None, cost: Co
         f"The gap f - f* = {gap:.4g} is {verdict} {payoff:.4g}, where the guarantee for a teleport of this cost "
         f"({cost.gradient_equivalents:.0f} gradient equivalents) overtakes that of gradient steps."
     ]
+
+
+def _inside(start: Point, landed: Point) -> bool:
+    """Whether the level is farther away than a millionth of the way from the start."""
+    way = float(torch.linalg.vector_norm(landed.x - start.x))
+    return start.value - landed.value > 1e-6 * landed.gradient_norm * way
+
+
+def _about_local_sqp(condition: LocalSQP | None, *, inside: bool) -> list[str]:
+    if inside:
+        return [
+            "The point reached lies inside the sub-level set, not on its level: the level holds nothing back there, "
+            "and the SQP theorem, which is about points on it, says nothing."
+        ]
+    return [] if condition is None else [condition.sentence()]
 
 
 def _about_race(race: Race, gap: float | None) -> list[str]:

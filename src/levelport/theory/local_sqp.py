@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from levelport.numerics.lanczos import extremes_by_lanczos
-from levelport.objective import Objective
+from levelport.objective import Objective, Point
 from levelport.solvers.certificate import Certificate
 
 _DENSE = 100
@@ -42,7 +42,8 @@ class LocalSQP:
         multiplier: λ; strict complementarity asks for λ > 0.
         alignment: cos ∠(g, Hg): how nearly this is a KKT point.
         largest: λ_max(∇²ℒ) on the whole space.
-        tangent_smallest, tangent_largest: θ_min and θ_max, on the tangent space of the level set.
+        tangent_smallest, tangent_largest: θ_min and θ_max, on the tangent space of the level set; nan in one dimension,
+            where the level set is made of isolated points and nothing is tangential.
         exact: whether eigenvalues are exact; Lanczos finds them from inside.
     """
 
@@ -56,7 +57,14 @@ class LocalSQP:
     @property
     def critical(self) -> bool:
         """Whether the point is second-order critical with strict complementarity, which the theorem asks for."""
+        if self.isolated:
+            return self.multiplier > 0.0
         return self.multiplier > 0.0 and self.tangent_smallest > 1e-10 * abs(self.largest)
+
+    @property
+    def isolated(self) -> bool:
+        """Whether there is no tangent space: one dimension."""
+        return math.isnan(self.tangent_smallest)
 
     @property
     def published_limit(self) -> float:
@@ -69,15 +77,27 @@ class LocalSQP:
         return 2.0 / self.tangent_largest if self.tangent_largest > 0.0 else math.inf
 
     def rate(self, rho: float) -> float:
-        """max |1 - ρθ|: the factor by which the error shrinks per iteration near the point."""
+        """max |1 - ρθ|: the factor by which the error shrinks per iteration near the point; 0 in one dimension."""
+        if self.isolated:
+            return 0.0
         return max(abs(1.0 - rho * self.tangent_smallest), abs(1.0 - rho * self.tangent_largest))
 
     def sentence(self) -> str:
         """The finding in words."""
+        if not self.multiplier > 0.0:
+            return (
+                "At the point reached the level holds nothing back (its multiplier is not positive), so the SQP "
+                "theorem does not apply to it."
+            )
         if not self.critical:
             return (
                 "The point reached is not second-order critical along its level set, so the SQP theorem promises no "
                 "linear convergence to it."
+            )
+        if self.isolated:
+            return (
+                "The level set is made of isolated points: along it nothing is left to converge. The theorem's "
+                f"condition on the steps of the paper's SQP is ρ ≤ {self.published_limit:.3g}."
             )
         best = self.rate(2.0 / (self.tangent_smallest + self.tangent_largest))
         speed = f", at best by a factor of {best:.3g} per iteration" if best > 1e-9 else ""
@@ -92,7 +112,7 @@ def local_sqp_condition(objective: Objective, x: Tensor, *, products: int = 40) 
     point = objective.at(x, curvature=True)
     normal, size = point.normal, point.gradient_norm
     certificate = Certificate.at(point)
-    shift = torch.finfo(x.dtype).eps ** (1 / 3) * max(1.0, float(torch.linalg.vector_norm(x)))
+    shift = _difference_step(point)
     ahead, behind = (objective.at(x + sign * shift * normal, curvature=True) for sign in (1.0, -1.0))
     lam = certificate.curvature
 
@@ -111,10 +131,22 @@ def local_sqp_condition(objective: Objective, x: Tensor, *, products: int = 40) 
     return LocalSQP(lam, certificate.alignment, top, low, high, exact)
 
 
+def _difference_step(point: Point) -> float:
+    """The step of central differences: ∛eps in units of ‖g‖/‖Hn‖, over which the gradient changes by its own size.
+
+    No length of ours would do: x may be measured in any unit. Where ‖x‖ is much larger still, the shifted x must differ
+    from x by more than rounding.
+    """
+    eps, distance = torch.finfo(point.x.dtype).eps, float(torch.linalg.vector_norm(point.x))
+    image = float(torch.linalg.vector_norm(point.hessian_normal))
+    length = point.gradient_norm / image if image > 0.0 else max(1.0, distance)
+    return float(max(eps ** (1 / 3) * length, eps ** (2 / 3) * distance))
+
+
 def _ends(
     whole: Callable[[Tensor], Tensor], tangential: Callable[[Tensor], Tensor], normal: Tensor, products: int
 ) -> tuple[float, float, float, bool]:
-    """θ_min, θ_max on the tangent space, and λ_max of the whole."""
+    """θ_min, θ_max on the tangent space, nan where there is none, and λ_max of the whole."""
     d = normal.numel()
     if d > _DENSE:
         ends = extremes_by_lanczos(tangential, normal, products, without=normal)
@@ -123,7 +155,7 @@ def _ends(
     matrix = 0.5 * (matrix + matrix.T)
     top = float(torch.linalg.eigvalsh(matrix)[-1])
     if d == 1:
-        return top, top, top, True  # a level set of isolated points: nothing tangential is left to converge
+        return math.nan, math.nan, top, True
     # An orthonormal basis of the tangent space: the null space of the normal.
     basis = torch.linalg.svd(normal[None, :]).Vh[1:]
     inside = torch.linalg.eigvalsh(basis @ matrix @ basis.T)

@@ -15,7 +15,8 @@ diag(c), ½dᵀH_c d ≤ δ_0. Hence |x_iᵀd| ≤ ‖x_i‖_{H_c⁻¹} sqrt(2δ
 repeat.
 
 *Duality.* max {aᵀw : f(w) ≤ ℓ} ≤ aᵀv - ν(f(v) - ℓ) + ‖a - ν∇f(v)‖²/(2νμ) for *every* v and ν > 0, because aᵀw - νf(w)
-is νμ-strongly concave. Newton steps in v and ν make it sharp; it costs a Newton solve per row and is made only for
+is νμ-strongly concave. The best ν for a given v is known, and Newton steps in v make the bound sharp; a point of the
+set that reaches as far, but for a thousandth, shows that it is. It costs a Newton solve per row and is made only for
 the longest rows, whose widths decide."""
 
 from __future__ import annotations
@@ -35,14 +36,15 @@ from levelport.objectives.linear import LinearObjective, LogisticLoss
 _BATCH = 32  # rows whose widths are solved for at once
 _WORK = 3e8  # multiplications of one Newton round beyond which exact widths are not cheap any more
 _NARROW = 4.0  # below this diameter the cheap bounds are good enough: e^D hardly changes
-_ROUNDS = 60
+_ROUNDS = 150  # a far start needs some three per twenty units of its diameter
+_SHARP = 1e-3  # a width is solved for once it is known to this relative accuracy
 
 
 @dataclass(frozen=True)
 class MarginReach:
     """x_iᵀw lies in [x_iᵀw* - below_i, x_iᵀw* + above_i] and ‖w - w*‖ ≤ ``radius``, for every w with f(w) ≤ f(w_0).
 
-    ``exact_rows`` counts the rows whose widths were solved for.
+    ``exact_rows`` counts the rows whose widths were solved for, and are at most a thousandth too large.
     """
 
     below: Tensor
@@ -72,19 +74,30 @@ def margin_reach(objective: LinearObjective, minimum: Minimum, initial_gap: floa
     radius = math.sqrt(2.0 * initial_gap / mu) if mu > 0.0 else math.inf
     half = lengths * radius if math.isfinite(radius) else torch.full_like(lengths, math.inf)
     H = weighted_gram(objective, objective.loss.curvature(X @ minimum.x))
-    eigenvalues = torch.linalg.eigvalsh(H)
-    if float(eigenvalues[0]) > 1e-14 * float(eigenvalues[-1]):
+    smallest = curvature_ends(H)[0]
+    if smallest > 0.0 and bool(X.any()):
         whitened = _whitened_lengths(H, X)
         size = float(whitened.max())
         t = _root(size**2 * initial_gap)
         half = torch.minimum(half, whitened * (t / size))
-        radius = min(radius, t / (size * math.sqrt(float(eigenvalues[0]))))
+        radius = min(radius, t / (size * math.sqrt(smallest)))
     if not all_finite(half):
         return MarginReach(half, half, radius)
     reach = _narrowed(objective, minimum, initial_gap, MarginReach(half, half, radius))
     if mu > 0.0 and reach.diameter > _NARROW:
         reach = _narrowed(objective, minimum, initial_gap, _with_exact_rows(objective, minimum, initial_gap, reach))
     return reach
+
+
+def curvature_ends(H: Tensor) -> tuple[float, float]:
+    """The smallest and the largest eigenvalue of H; the smallest as 0 where rounding has made it.
+
+    H and its eigenvalues carry errors of some units in the last place of ‖H‖, whatever the size of the smallest.
+    """
+    values = torch.linalg.eigvalsh(H)
+    low, high = float(values[0]), float(values[-1])
+    rounding = 8.0 * len(H) * torch.finfo(H.dtype).eps * max(abs(low), abs(high))
+    return (0.0 if abs(low) <= rounding else low), high
 
 
 def _second_derivative(z: Tensor) -> Tensor:
@@ -110,8 +123,8 @@ def _narrowed(objective: LinearObjective, minimum: Minimum, gap: float, reach: M
     centre = objective.X @ minimum.x
     for _ in range(20):
         H = weighted_gram(objective, reach.curvature_range(centre)[0])
-        smallest, largest = torch.linalg.eigvalsh(H)[[0, -1]].tolist()
-        if not smallest > 1e-14 * largest:
+        smallest = curvature_ends(H)[0]
+        if not smallest > 0.0:
             break
         half = _whitened_lengths(H, objective.X) * (math.sqrt(2.0 * gap) * (1.0 + 1e-12))
         below, above = torch.minimum(reach.below, half), torch.minimum(reach.above, half)
@@ -125,55 +138,71 @@ def _narrowed(objective: LinearObjective, minimum: Minimum, gap: float, reach: M
 def _with_exact_rows(objective: LinearObjective, minimum: Minimum, gap: float, reach: MarginReach) -> MarginReach:
     """Solve for the widths of the longest rows, until the widest of them exceeds what is known of the others."""
     below, above = reach.below.clone(), reach.above.clone()
-    order = torch.argsort(below + above, descending=True)
+    widths = below + above
+    order = torch.argsort(widths, descending=True)
+    order = order[widths[order] > 0.0]  # a row of zeros has no width, and no direction to solve for
     rows_allowed = int(_WORK / max(1.0, 2.0 * objective.samples * objective.features**2))
-    done, widest = 0, 0.0
+    done, exact, widest = 0, 0, 0.0
     while done < min(len(order), rows_allowed):
         rows = order[done : done + min(_BATCH, rows_allowed - done)]
-        if done and float(below[rows[0]] + above[rows[0]]) <= widest:
+        if done and float(widths[rows[0]]) <= widest:
             break
-        directions = torch.cat([-objective.X[rows], objective.X[rows]]).T
-        support = _support(objective, minimum, gap, directions) * (1.0 + 1e-9)
+        support, sharp = _support(objective, minimum, gap, torch.cat([-objective.X[rows], objective.X[rows]]).T)
         below[rows] = torch.minimum(below[rows], support[: len(rows)])
         above[rows] = torch.minimum(above[rows], support[len(rows) :])
         done += len(rows)
+        exact += int((sharp[: len(rows)] & sharp[len(rows) :]).sum())
         widest = max(widest, float((below[rows] + above[rows]).max()))
-    return MarginReach(below, above, reach.radius, done)
+    return MarginReach(below, above, reach.radius, exact)
 
 
-def _support(objective: LinearObjective, minimum: Minimum, gap: float, A: Tensor) -> Tensor:
-    """Upper bounds on max {aᵀ(w - w*) : f(w) ≤ f* + gap}, one per column a of ``A``, by the duality above.
+def _support(objective: LinearObjective, minimum: Minimum, gap: float, A: Tensor) -> tuple[Tensor, Tensor]:
+    """Upper bounds on max {aᵀ(w - w*) : f(w) ≤ f* + gap}, one per column a ≠ 0 of ``A``, and which are sharp.
 
-    The step log(1 + D)/D along a Newton direction that moves no margin by more than D lowers a self-concordant f for
-    certain; ν follows Newton's step in log ν for the dual function, whose slope is ν(ℓ - f) and whose curvature is
-    ν(ℓ - f + ‖∇f‖²_{H⁻¹}).
+    With g = ∇f(v) and the slack s = ℓ - f(v) the best ν of the duality above is ‖a‖/sqrt(‖g‖² + 2μs), and the bound
+
+        aᵀ(v - w*) + (‖a‖ sqrt(‖g‖² + 2μs) - aᵀg)/μ.
+
+    From below, w* + t(v - w*) with t = min(1, gap/(f(v) - f*)) lies in the set, f being convex. v moves to the
+    maximiser of aᵀw over the set of the quadratic model at v, v + H⁻¹(a/ν - g) with ν² = aᵀH⁻¹a/(2s + gᵀH⁻¹g), or to
+    the model's minimum where that set is empty. Of a step that moves a margin by D the share log(1 + D)/D is taken:
+    over more, a self-concordant f may be quite unlike its model.
     """
     assert isinstance(objective.loss, LogisticLoss)
-    X, y, n, mu = objective.X, objective.loss.y[:, None], objective.samples, 2.0 * objective.penalty
-    d, level = objective.features, minimum.value + gap
+    X, y, A, centre = (part.double() for part in (objective.X, objective.loss.y[:, None], A, minimum.x[:, None]))
+    n, d, mu, level = objective.samples, objective.features, 2.0 * objective.penalty, minimum.value + gap
     squares = (X[:, :, None] * X[:, None, :]).reshape(n, d * d)
     ridge = mu * torch.eye(d, dtype=X.dtype, device=X.device)
-    H = weighted_gram(objective, objective.loss.curvature(X @ minimum.x))
-    nu = (A * torch.linalg.solve(H, A)).sum(dim=0).sqrt() / math.sqrt(2.0 * gap)
-    V = minimum.x[:, None].expand_as(A)
-    best = torch.full_like(nu, math.inf)
-    for round_ in range(_ROUNDS):
-        Z = X @ V
+    lengths = torch.linalg.vector_norm(A, dim=0)
+    upper, lower = torch.full_like(lengths, math.inf), torch.zeros_like(lengths)
+    open_ = torch.arange(len(lengths), device=X.device)  # columns that are not sharp yet
+    V = centre.expand_as(A)
+    for _ in range(_ROUNDS):
+        a, Z = A[:, open_], X @ V
         values = -F.logsigmoid(y * Z).mean(dim=0) + objective.penalty * (V * V).sum(dim=0)
         G = X.T @ (-y * torch.sigmoid(-y * Z)) / n + mu * V
-        slack = level - values
-        residual = A - nu * G
-        bound = (A * (V - minimum.x[:, None])).sum(dim=0) + nu * slack
-        best = torch.minimum(best, bound + (residual * residual).sum(dim=0) / (2.0 * nu * mu))
-        settled = float((nu * slack).abs().max()) < 1e-3 * float(best.min())
-        if settled and float((residual * residual).sum(dim=0).max()) < 1e-3 * mu:
+        slack, way = level - values, _dots(a, V - centre)
+        ball = (_dots(G, G) + 2.0 * mu * slack).clamp(min=0.0).sqrt() * lengths[open_]
+        # What cancels between the two terms leaves some units in the last place of either.
+        bound = way + (ball - _dots(a, G) + 1e-15 * ball) / mu
+        upper[open_] = torch.minimum(upper[open_], bound)
+        lower[open_] = torch.maximum(lower[open_], way * gap / (values - minimum.value).clamp(min=gap))
+        keep = upper[open_] > (1.0 + _SHARP) * lower[open_]
+        open_ = open_[keep]
+        if not len(open_):
             break
+        a, V, Z, G, slack = a[:, keep], V[:, keep], Z[:, keep], G[:, keep], slack[keep]
         hessians = (_second_derivative(Z).T @ squares).reshape(-1, d, d) / n + ridge
-        if round_ % 2:
-            decrement = (G * torch.linalg.solve(hessians, G.T[..., None])[..., 0].T).sum(dim=0)
-            curvature = torch.maximum(slack + decrement, 1e-3 * decrement)
-            nu = nu * torch.exp(-(slack / curvature).clamp(-1.0, 1.0))
-        step = torch.linalg.solve(hessians, (A / nu - G).T[..., None])[..., 0].T
+        solved = torch.linalg.solve(hessians, torch.stack([a.T, G.T], dim=-1))
+        outward, inward = solved[..., 0].T, -solved[..., 1].T
+        room = (2.0 * slack - _dots(G, inward)).clamp(min=0.0)
+        step = outward * (room / _dots(a, outward)).sqrt() + inward
         moved = (X @ step).abs().max(dim=0).values.clamp(min=1e-12)
         V = V + torch.log1p(moved) / moved * step
-    return best
+    rounded = upper * (1.0 + max(1e-9, 2.0 * torch.finfo(objective.dtype).eps))
+    return rounded.to(objective.dtype), upper <= (1.0 + _SHARP) * lower
+
+
+def _dots(A: Tensor, B: Tensor) -> Tensor:
+    """aᵀb for every pair of columns."""
+    return (A * B).sum(dim=0)

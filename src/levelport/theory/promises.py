@@ -11,10 +11,17 @@ from torch import Tensor
 from levelport.numerics.lanczos import extremes
 from levelport.numerics.newton import Minimum, find_minimum
 from levelport.objective import Objective
-from levelport.objectives.linear import LinearObjective
 from levelport.theory import rates, rates_stable
 from levelport.theory.certificates import StepCertificate, certify
-from levelport.theory.constants import Constants, Kind, constant_hessian, constants_of, unchanging_hessian
+from levelport.theory.constants import (
+    Constants,
+    Kind,
+    constant_hessian,
+    constants_of,
+    convex_by_construction,
+    negligible_share,
+    unchanging_hessian,
+)
 from levelport.theory.lemmas import LemmaCheck, check_lemmas
 from levelport.theory.stability import sampled_stability
 from levelport.theory.steps import Rate, alternating, recursion
@@ -28,8 +35,11 @@ from levelport.theory.trajectory import (
     solver_oracle,
 )
 
-_HORIZONS = (4096, 131072)
+HORIZON = 131072
 """How far ahead :attr:`Audit.break_even` looks for the iteration from which on teleports promise more."""
+
+SMALLEST = 1e-290
+"""Bounds below this, where floats end, are not compared."""
 
 
 @dataclass(frozen=True)
@@ -77,31 +87,43 @@ class Audit:
         constants, stability = self.constants, self.constants.stability
         if stability is None:
             return 0.0
-        mu = max(0.0, constants.mu.value)
-        if mu / constants.L.value >= stability.lower / stability.upper and math.isfinite(stability.surplus):
-            return 0.0  # the trivial contraction is as good as that of a teleport, at any gap
+        if self.outdone and math.isfinite(stability.surplus):
+            return 0.0
         return rates_stable.payoff_gap(constants.L.value, constants.radius.value, stability)
 
     @property
-    def break_even(self) -> float:
+    def outdone(self) -> bool:
+        """Whether the contraction 1 - μ/L of every step is as good as the 1 - μ̃/L̃ of a teleport, at any gap."""
+        constants, stability = self.constants, self.constants.stability
+        return stability is not None and (
+            max(0.0, constants.mu.value) / constants.L.value >= stability.lower / stability.upper
+        )
+
+    @property
+    def break_even(self) -> float | None:
         """From this K on, teleporting every other iteration has the better guarantee than GD with the same steps.
 
         The best that is known of both: :func:`~levelport.theory.steps.recursion` for the teleports; for GD the same
-        without teleports and with ‖w_0 - w*‖ for R, and L‖w_0 - w*‖²/(2K). ``inf`` if GD's stays ahead.
+        without teleports and with ‖w_0 - w*‖ for R, and L‖w_0 - w*‖²/(2K).
+
+        ``inf`` if it never has: nothing is known of teleports, or μ/L ≥ μ̃/L̃, where a teleport adds nothing to GD's
+        recursion, and R ≥ ‖w_0 - w*‖ takes away. Otherwise a pair of steps multiplies 1/δ by at least
+        L̃/(L̃ - μ̃) · L/(L - μ), which overtakes any sum and the powers of (L/(L - μ))². ``None`` if that takes more than
+        :data:`HORIZON` iterations, or bounds below :data:`SMALLEST`.
         """
         constants, stability = self.constants, self.constants.stability
         L, R, gap = constants.L.value, constants.radius.value, constants.initial_gap
-        if stability is None or math.isinf(R):
+        if stability is None or math.isinf(R) or math.isinf(stability.upper) or self.outdone:
             return math.inf
         mu = max(0.0, min(constants.mu.value, L))
-        for horizon in _HORIZONS:
+        for horizon in (HORIZON // 32, HORIZON):  # mostly the first is enough
             ours = rates_stable.armijo_sharp(horizon, alternating(horizon), L, R, stability, gap, mu)
             theirs = _best_of_descent(constants, horizon)
-            underflow = next((K for K, bound in enumerate(theirs) if bound < 1e-290), len(theirs))
+            underflow = next((K for K, bound in enumerate(theirs) if bound < SMALLEST), len(theirs))
             lead = rates_stable.first_lead(ours[:underflow], theirs[:underflow])
             if lead is not None:
                 return lead
-        return math.inf
+        return None
 
     @property
     def break_even_without_mu(self) -> float:
@@ -195,10 +217,10 @@ def audit(
 
 
 def _refuse_negative_curvature(objective: Objective, start: Tensor) -> None:
-    if isinstance(objective, LinearObjective):
-        return  # convex by construction
+    if convex_by_construction(objective):
+        return
     ends = extremes(objective.at(start, curvature=True))
-    if ends.smallest < -1e-8 * abs(ends.largest):
+    if ends.smallest < -max(1e-8, negligible_share(start)) * abs(ends.largest):
         raise ValueError(
             f"f has negative curvature ({ends.smallest:.3g}) at the start, so it is not convex there and the theorems "
             "do not apply. Start elsewhere, or ask for a diagnosis instead."

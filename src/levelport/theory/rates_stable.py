@@ -190,7 +190,7 @@ def alternating_break_even(stability: Stability, advantage: float = 1.0) -> floa
 
     That is ρ^{K/2} > 1 + K(ρ - 1)·advantage, or, for advantage 1, K > 2 log(1 + Kμ̃/(L̃ - μ̃))/log ρ. The corollary
     has (L̃ - μ̃)/μ̃ in the logarithm, see :func:`armijo_alternating`, and lacks the 2 of its own proof. For μ̃ ≪ L̃ the
-    answer is about 2.5 L̃/μ̃.
+    answer is about 2.5 L̃/μ̃, and ``inf`` where that is beyond the range of floats.
 
     Compared are *bounds*, and GD with the same Armijo steps has a better one than 2R²L/K: pass ``advantage =
     4(R/‖w_0 - w*‖)²`` for :func:`levelport.theory.rates.gradient_descent_armijo`. :func:`first_lead` compares any two
@@ -210,6 +210,8 @@ def alternating_break_even(stability: Stability, advantage: float = 1.0) -> floa
     high = 1
     while not faster(high):
         high *= 2
+        if high > 1e300:
+            return math.inf
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2

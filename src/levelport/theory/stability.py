@@ -28,7 +28,7 @@ from levelport.numerics.curvature import weighted_gram
 from levelport.numerics.newton import Minimum
 from levelport.objective import Objective
 from levelport.objectives.linear import LinearObjective
-from levelport.theory.margins import MarginReach
+from levelport.theory.margins import MarginReach, curvature_ends
 from levelport.theory.rates_stable import Stability
 from levelport.theory.sublevel import boundary
 
@@ -47,8 +47,9 @@ def self_concordant_stability(diameter: float) -> Stability:
 def curvature_ratio(objective: LinearObjective, minimum: Minimum, reach: MarginReach) -> float:
     """Λ above, the largest eigenvalue of H_c⁻¹H_C; ``inf`` where H_c is singular."""
     low, high = reach.curvature_range(objective.X @ minimum.x)
-    factor, failed = torch.linalg.cholesky_ex(weighted_gram(objective, low))
-    if bool(failed):
+    H = weighted_gram(objective, low)
+    factor, failed = torch.linalg.cholesky_ex(H)
+    if bool(failed) or not curvature_ends(H)[0] > 0.0:
         return math.inf
     half = torch.linalg.solve_triangular(factor, weighted_gram(objective, high), upper=False)
     whole = torch.linalg.solve_triangular(factor, half.T, upper=False)
@@ -63,7 +64,7 @@ def stability_ratio(objective: Objective, x: Tensor, y: Tensor) -> float:
     scale = max(abs(point.value), 1e-300)
     if not (math.isfinite(remainder) and math.isfinite(curvature)):  # overflow says nothing of f
         return math.nan
-    if abs(remainder) < 1e-10 * scale:  # rounding would decide
+    if abs(remainder) < max(1e-10, 1e3 * torch.finfo(x.dtype).eps) * scale:  # rounding would decide
         return math.nan
     return math.inf if curvature <= 0.0 else 2.0 * remainder / curvature
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from levelport import checks
 from levelport.numerics.newton import newton_step
 from levelport.objective import Objective, ObjectiveError, Point
 from levelport.solvers._teleport import teleport
@@ -159,6 +160,7 @@ def descend(
 
     With ``newton`` the iterations in ``schedule`` take the largest Armijo step along the Newton direction instead.
     """
+    checks.whole("iterations", iterations, at_least=1)
     if schedule and oracle is None and not newton:
         raise ValueError("a schedule with teleports needs an oracle: pass quadratic_oracle(...) or solver_oracle(...).")
     rows: list[Iteration] = []

@@ -20,7 +20,7 @@ Name = Annotated[
     str, typer.Argument(help="MODEL/DATA as in logreg/blood, quadratic/CONDITION, a test function, or relu-network.")
 ]
 Reg = Annotated[float, typer.Option(help="Strength of the penalty reg·‖w‖² of MODEL/DATA.")]
-Seed = Annotated[int, typer.Option(help="Decides the split, the start and what is sampled.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Decides the split, the start and what is sampled.")]
 Warmup = Annotated[int, typer.Option(help="Gradient steps before anything is measured.", min=0)]
 
 
@@ -100,7 +100,10 @@ def _named(name: str, reg: float, seed: int) -> tuple[Objective, Tensor]:
         return chosen.objective(), chosen.initial_point()
     from levelport.problems.functions import function_named
 
-    function = function_named(name)
+    try:
+        function = function_named(name)
+    except ValueError as error:
+        raise ValueError(f"{error} A problem is MODEL/DATA, as in logreg/blood.") from error
     start = torch.tensor(function.start, dtype=torch.float64)
     return FunctionObjective(function.function, like=start), start
 

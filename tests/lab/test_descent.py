@@ -110,8 +110,9 @@ def test_a_teleport_before_the_first_step_is_made_once_for_all(solver: str, monk
     assert teleported == ([1, 1, 1, 1] if solver == "ours" else [1, 3])
     for run in runs:
         (alone,) = Descent(members, Method.SGD, (run.setting,), plan, None).run(5)
-        np.testing.assert_allclose(run.curves["value"], alone.curves["value"], rtol=1e-9)
-        np.testing.assert_allclose(run.curves["gradient_equivalents"], alone.curves["gradient_equivalents"], rtol=0.1)
+        # Up to the second teleport, whose searches may turn on a last bit.
+        np.testing.assert_allclose(run.curves["value"][:3], alone.curves["value"][:3], rtol=1e-9)
+        np.testing.assert_array_equal(run.curves["gradient_equivalents"][:3], alone.curves["gradient_equivalents"][:3])
         assert run.facts["teleports"] == 2
 
 

@@ -18,6 +18,7 @@ from arithmetic import Squares, sweep
 from rich.console import Console
 
 from levelport.lab.choices import BackendName
+from levelport.lab.engine import backends
 from levelport.lab.engine.backends import Backend, Done, WorkerLostError
 from levelport.lab.engine.progress import ConsoleProgress, Forecast, SilentProgress
 from levelport.lab.engine.runner import Plan, in_words, run_plan
@@ -239,6 +240,25 @@ def test_nothing_starts_where_there_is_nothing_to_run(name: BackendName, monkeyp
 
     monkeypatch.setattr(Backend, f"_on_{name}", started)
     assert list(Backend(name, jobs=2).compute([])) == []
+
+
+@pytest.mark.parametrize(("name", "package"), [("dask", "distributed"), ("ray", "ray")])
+def test_a_cluster_without_its_package_says_what_to_install(
+    name: BackendName, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ModuleNotFoundError, match=f"levelport.{name}"):
+        list(Backend(name).compute(sweep(1, 0.0)))
+
+
+def test_a_dask_cluster_that_nobody_joins_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(backends, "_PATIENCE", 1)
+    with (
+        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
+        pytest.raises(WorkerLostError, match="no worker has joined"),
+    ):
+        list(Backend("dask", address=cluster.scheduler_address).compute(sweep(1, 0.0)))
 
 
 def test_backend_arguments_are_checked() -> None:

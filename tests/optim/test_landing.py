@@ -47,6 +47,17 @@ def test_without_a_curvature_the_step_leads_as_far_as_the_teleport() -> None:
     assert landing.point.value < move.point.value
 
 
+@pytest.mark.parametrize("beside", [1e-2, 1e-4])
+def test_a_short_teleport_is_followed_by_the_whole_newton_step(beside: float) -> None:
+    """Nearly at the end of the axis already, there is not far to go; the way down is as long as ever."""
+    start = torch.tensor([beside, 1.0], dtype=torch.float64)
+    objective = FunctionObjective(valley, start)
+    move = move_from(objective.at(start), objective, Auto(), Settings())
+    assert move.point.x is not start
+    landing = land(objective, objective.at(start), move)
+    assert landing.step == pytest.approx(1.0 / 8.0, rel=1e-6)
+
+
 def test_a_curvature_that_is_all_but_zero_makes_no_step_too_long_to_be_halved() -> None:
     """On an inner slope the gradient is largest where λ = 0: what is reported are roundings of it."""
     objective, move = teleported()

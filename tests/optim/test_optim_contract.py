@@ -694,6 +694,9 @@ def test_an_optimizer_is_recognised_inside_its_wrapper() -> None:
     for inside in (torch.optim.SGD(weights, lr=0.1), torch.optim.SGD(weights, lr=0.1, momentum=0.9)):
         assert Teleporter(Wrapped(inside)).schedule == Teleporter(inside).schedule
     Teleporter(Wrapped(torch.optim.AdamW(weights)), metric="optimizer")
+    lookahead = type("Lookahead", (Wrapped,), {})
+    with pytest.raises(TypeError, match="Lookahead"):
+        Teleporter(Wrapped(lookahead(torch.optim.SGD(weights, lr=0.1))))
     with pytest.raises(ValueError, match="SGD does not"):
         Teleporter(Wrapped(torch.optim.SGD(weights, lr=0.1)), metric="optimizer")
 

@@ -11,7 +11,10 @@ from torch import Tensor
 import levelport.lab.bench.zoo_networks  # noqa: F401  (enters its species)
 from levelport import TeleportStatus, teleport
 from levelport.lab.bench.zoo import everyone
+from levelport.objectives import FunctionObjective
 from levelport.solvers import walls
+from levelport.solvers.certificate import Certificate, Frame
+from levelport.solvers.contract import TeleportProblem
 
 STEEPNESS = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
 LEVEL = 10.0
@@ -93,3 +96,17 @@ def test_an_ascent_that_ends_on_an_inner_slope_looks_down_from_it(start: tuple[f
     result = teleport(two_wells, x)
     assert result.gradient_norm > 0.7 * largest_gradient_below(result.value_start)
     assert result.cost.hvps <= 50
+
+
+@pytest.mark.parametrize("lift", [0.0, 1e-3])
+def test_there_is_no_look_down_from_the_level_or_above_it(lift: float) -> None:
+    """Where f bends down along the gradient, an ascent may end at the level or a little above it."""
+    x = torch.tensor([0.3, 0.4], dtype=torch.float64)
+    objective = FunctionObjective(two_wells, x)
+    start = objective.at(x, curvature=True)
+    problem = TeleportProblem(objective, start, slack=0.0, max_hvps=50)
+    above = objective.at(x + lift * start.normal, curvature=True)
+    assert Certificate.at(above).curvature < 0.0
+    assert above.value >= problem.level
+    frame = Frame.of(above, above.normal, above.hessian_normal / above.gradient_norm, on_level=False)
+    assert walls.around(problem, frame, 0.0) is None

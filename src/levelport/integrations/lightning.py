@@ -8,13 +8,14 @@ leave the buffers of the module as they were; what ``training_step`` keeps in pl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signature
-from torch import Tensor
+from torch import Tensor, nn
 
 from levelport import checks
 from levelport.integrations.loggers import scalars
@@ -56,6 +57,7 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any wh
         self._which = optimizer
         self._log = log
         self._step = -1  # the global step that was looked at last
+        self._indexed = True  # whether training_step takes the number of the batch
 
     @property
     def teleporter(self) -> Teleporter | None:
@@ -74,6 +76,8 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any wh
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._loss is None:
             _refuse_side_effects(pl_module)
+            # Lightning asks in the same way.
+            self._indexed = is_param_in_hook_signature(pl_module.training_step, "batch_idx", min_args=2)
         if len(trainer.optimizers) > 1 and self._which is None:
             raise ValueError(
                 f"configure_optimizers returns {len(trainer.optimizers)} optimizers; say whose parameters teleport: "
@@ -91,20 +95,23 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any wh
             return
         self._step = trainer.global_step
 
-        indexed = is_param_in_hook_signature(pl_module.training_step, "batch_idx", min_args=2)  # as Lightning asks
-        arguments = (batch, batch_idx) if indexed else (batch,)
+        arguments = (batch, batch_idx) if self._indexed else (batch,)
         teleporter = self._planned.begun
-        counted = teleporter.iteration + 1
+        counted, evaluated = teleporter.iteration + 1, False
         with _buffers_kept(pl_module) as lend_copies:
 
             def loss() -> Tensor:
+                nonlocal evaluated
+                at_trial, evaluated = evaluated, True
                 lend_copies()
                 if self._loss is not None:
                     return self._loss(pl_module, batch)
                 with _silent(pl_module):
                     output = pl_module.training_step(*arguments)
                 if output is None:
-                    raise _BatchSkipped
+                    if not at_trial:
+                        raise _BatchSkipped
+                    return teleporter.parameters()[0].sum() * math.nan  # of a trial point, not of the batch
                 return output["loss"] if isinstance(output, Mapping) else output
 
             try:
@@ -134,16 +141,15 @@ def _buffers_kept(module: LightningModule) -> Iterator[Callable[[], None]]:
     The modules that a loss calls work on copies in any case, but nobody calls the LightningModule itself. Buffers are
     exchanged and not written back: the graph of a loss may need a copy as it is.
     """
-    own = [
-        (part, name, buffer)
-        for part in module.modules()
-        for name, buffer in part.named_buffers(recurse=False, remove_duplicate=False)
-    ]
+    own: list[tuple[nn.Module, str, Tensor | None]] = []  # looked up where a loss is asked for at all
 
     def lend_copies() -> None:
-        copies = {buffer: buffer.clone() for _, _, buffer in own}  # one for all modules that share a buffer
+        if not own:
+            own.extend((part, name, buffer) for part in module.modules() for name, buffer in part._buffers.items())
+        # One copy for all modules that share a buffer.
+        copies = {buffer: buffer.clone() for _, _, buffer in own if buffer is not None}
         for part, name, buffer in own:
-            setattr(part, name, copies[buffer])
+            setattr(part, name, None if buffer is None else copies[buffer])
 
     try:
         yield lend_copies

@@ -94,9 +94,11 @@ def _written(args: Any, state: Any) -> Path:
     folder = _folder(args, state)
     if not state.is_hyper_param_search:
         return folder
-    # The Trainer does not tell its callbacks which trial it is, but nothing else has been written since.
+    # The Trainer does not tell its callbacks which trial it is, but, where trials run one after the other, nothing else
+    # has been written since.
     states = Path(args.output_dir).rglob(f"{folder.name}/trainer_state.json")
-    return max(states, key=lambda path: path.stat().st_mtime_ns).parent
+    newest = max(states, key=lambda path: path.stat().st_mtime_ns, default=None)
+    return folder if newest is None else newest.parent
 
 
 def _placed(entry: Any, device: torch.device) -> Any:

@@ -214,7 +214,8 @@ def as_scalar_loss(loss: object) -> Tensor:
 class FunctionObjective(Objective):
     """f given as a Python function of one tensor, or of a list or dict of tensors.
 
-    Modules that it calls work on copies of their buffers, so that evaluations leave BatchNorm statistics as they are.
+    Where its first evaluation calls a module, modules work on copies of their buffers, so that evaluations leave
+    BatchNorm statistics as they are; not so in a backward pass that runs checkpointed modules again.
 
     Example:
         >>> objective = FunctionObjective(lambda x: (x**4).sum(), like=torch.ones(3))

@@ -15,12 +15,12 @@ def check_optimizer(optimizer: object) -> None:
     """Raise where teleports of the parameters of ``optimizer`` would work against it."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"optimizer must be a torch.optim.Optimizer, not a {type(optimizer).__name__}.")
-    if type(optimizer).__name__ == "Lookahead":
+    if any(type(layer).__name__ == "Lookahead" for layer in _layers(optimizer)):
         raise TypeError(
             "Lookahead keeps a slow copy of the parameters and pulls them back to it, which undoes teleports. Use "
             "the optimizer inside it alone."
         )
-    if any(group.get("maximize", False) for group in optimizer.param_groups):
+    if any(group.get("maximize", False) for layer in _layers(optimizer) for group in layer.param_groups):
         raise ValueError(
             "the optimizer has maximize=True, but teleports never raise the loss, so that they would work against it. "
             "Leave maximize out and minimise -loss instead."
@@ -29,9 +29,14 @@ def check_optimizer(optimizer: object) -> None:
 
 def innermost(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     """The optimizer inside wrappers that call it ``optimizer``, such as Accelerate's: its class tells how it steps."""
-    while isinstance(inside := getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
-        optimizer = inside
-    return optimizer
+    return _layers(optimizer)[-1]
+
+
+def _layers(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
+    layers = [optimizer]
+    while isinstance(inside := getattr(layers[-1], "optimizer", None), torch.optim.Optimizer):
+        layers.append(inside)
+    return layers
 
 
 def check_parameters(parameters: list[Tensor]) -> None:

@@ -14,6 +14,7 @@ step. What happens after that is watched by :mod:`levelport.optim.undo`.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -23,7 +24,6 @@ from levelport.solvers import Certificate, Move, TeleportResult
 
 _SHARE = 0.1  # of the predicted decrease
 _TRIALS = 12  # halvings of 1/λ
-_FARTHEST = 10.0  # lengths of the teleport that the first step may lead back
 _SHORTER = 4  # the move, its half, its quarter, its eighth
 _BEARABLE = 0.9  # of the curvature at which a fixed step diverges
 
@@ -99,11 +99,7 @@ def _first_step(objective: Objective, start: Point, move: Move, bearable: float)
     end = move.point
     if end.x is start.x or end.gradient_norm == 0.0:
         return Landing(end)
-    curvature, back = abs(move.result.curvature), float(norm(end.x - start.x)) / end.gradient_norm
-    # Without a curvature, the step that leads back as far as the teleport led away. In the interior of the sub-level
-    # set, where the gradient is largest at λ = 0, what is left of λ are roundings.
-    size = min(1.0 / curvature, _FARTHEST * back) if curvature > 0.0 else back
-    for _ in range(_TRIALS):
+    for size in _sizes(start, end, abs(move.result.curvature)):
         asked = _SHARE * size * end.gradient_norm * end.gradient_norm  # in this order: a square may leave the range
         trial = objective.at(end.x - size * end.gradient)
         if math.isfinite(trial.value) and trial.value <= min(end.value - asked, start.value):
@@ -111,8 +107,21 @@ def _first_step(objective: Objective, start: Point, move: Move, bearable: float)
             if averaged is not None and averaged.curvature > bearable:
                 return _too_narrow(start, averaged.curvature, bearable)
             return Landing(trial, size)
-        size *= 0.5
     return Landing(start, refused="no gradient step descends from there")
+
+
+def _sizes(start: Point, end: Point, curvature: float) -> Iterator[float]:
+    """1/λ and its halves; then, or without a curvature, the step back as far as the teleport led away, and its halves.
+
+    In the interior of the sub-level set, where the gradient is largest at λ = 0, what is left of λ are roundings, and
+    no half of 1/λ may be short enough.
+    """
+    shortest = math.inf
+    if curvature > 0.0:
+        yield from (1.0 / curvature / 2.0**halvings for halvings in range(_TRIALS))
+        shortest = 1.0 / curvature / 2.0**_TRIALS
+    back = min(float(norm(end.x - start.x)) / end.gradient_norm, shortest)
+    yield from (back / 2.0**halvings for halvings in range(_TRIALS))
 
 
 def _too_narrow(start: Point, curvature: float, bearable: float) -> Landing:

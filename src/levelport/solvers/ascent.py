@@ -159,22 +159,25 @@ class LevelSetAscent:
         self._keep(frame.point, self._here)
         self.monitor.record(frame.point, frame.certificate, self._step_length)
         self.monitor.offer(frame.point)
-        kkt = is_kkt(frame.point, on_level=frame.on_level, tol=self.problem.tol, length=self.length)
-        if kkt and not self._grows_on():
+        if self._is_kkt(frame.point, on_level=frame.on_level):
             self.status = TeleportStatus.CONVERGED
         elif self._good_enough():
             self.status = TeleportStatus.TARGET_REACHED
         elif self._idle > _MAX_IDLE:
             self.status = TeleportStatus.STALLED
 
-    def _grows_on(self) -> bool:
-        """Whether log ‖∇f‖ rises so fast that over the way come so far ‖∇f‖ would grow by a good part.
+    def _is_kkt(self, point: Point, *, on_level: bool) -> bool:
+        """Whether the KKT conditions hold at ``point``, and log ‖∇f‖ would hardly grow over the way come so far.
 
         Where ‖∇f‖ has no maximum, the angle between H n and n vanishes far out all the same: with ‖∇f‖ proportional
         to the distance the slope of its logarithm times the distance is 1, wherever one stands.
         """
-        (distance,) = read([], [self.point.x - self.problem.start.x])
-        return self.frame.ascent_norm * distance > _A_GOOD_PART
+        if not is_kkt(point, on_level=on_level, tol=self.problem.tol, length=self.length):
+            return False
+        assert point.product_sizes is not None
+        _, residual, image = point.product_sizes
+        (distance,) = read([], [point.x - self.problem.start.x])
+        return (residual if on_level else image) * distance <= _A_GOOD_PART * point.gradient_norm
 
     def _good_enough(self) -> bool:
         """Whether the iterate meets the caller's target, or will once it is on the level: :meth:`land` looks again.
@@ -332,7 +335,7 @@ class LevelSetAscent:
     def converged_at(self, point: Point) -> bool:
         """Whether ``point``, whose product has been taken, is a KKT point by the standards of this ascent."""
         on_level = self.problem.level_set or Certificate.from_sizes(point).curvature >= 0.0
-        return is_kkt(point, on_level=on_level, tol=self.problem.tol, length=self.length)
+        return self._is_kkt(point, on_level=on_level)
 
     def land(self) -> None:
         """Put the best iterate onto the level. An ascent that was done beside it goes on if on the level it is not."""

@@ -125,7 +125,7 @@ def _solve(solver: Solver, problem: TeleportProblem, monitor: Monitor) -> Outcom
         detail = "the Hessian-vector product at the start is not finite"
         return Outcome(start, TeleportStatus.NON_FINITE_START, detail)
     outcome = solver.solve(problem, monitor)
-    return outcome if doubt is None or outcome.detail else replace(outcome, detail=doubt)
+    return outcome if doubt is None else replace(outcome, detail="; ".join(filter(None, (outcome.detail, doubt))))
 
 
 def _known_by(certificate: Certificate, outcome: Outcome, problem: TeleportProblem) -> TeleportStatus:

@@ -82,12 +82,13 @@ def _steepest(point: Point) -> list[tuple[float, Tensor]]:
 def _bottom(problem: TeleportProblem, frame: Frame) -> Point | None:
     """Below the level, where the parabola along the normal has its bottom, or nearer; None where nothing is below."""
     size, curvature = frame.point.gradient_norm, frame.certificate.curvature
+    resolution = 1e2 * torch.finfo(problem.objective.dtype).eps * abs(problem.level)
     if frame.finite and not frame.on_level:
-        return _down_the_slope(problem, frame)
+        below = frame.point.value < problem.level - resolution
+        return _down_the_slope(problem, frame) if below else None
     if not (frame.finite and curvature > 0.0):
         return None
     t = size / curvature
-    resolution = 1e2 * torch.finfo(problem.objective.dtype).eps * abs(problem.level)
     for _ in range(_MAX_VALUES):
         point = problem.objective.at(shifted(frame.point.x, frame.normal, -t), curvature=True)
         if point.value < problem.level - resolution:

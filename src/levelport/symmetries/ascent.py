@@ -55,6 +55,8 @@ def ascend_gradient(
         recorded = point
         if problem.meets_target(point, certificate):
             return ended(TeleportStatus.TARGET_REACHED)
+        if (stop := monitor.should_stop(hvps_needed=0)) is not None:  # the callback has just been asked
+            return ended(stop)
         direction = pull(coordinates, point.hessian_normal)
         size = length(direction) if all_finite(direction) else math.nan
         if not size > problem.tol * float(norm(point.hessian_normal)):

@@ -62,8 +62,12 @@ class SymmetrySolver(Solver):
             return Outcome(start, stop, "one product is needed for the certificate")
         x = self.propose(problem, monitor)
         if torch.equal(x, start.x):
-            stop = monitor.should_stop(hvps_needed=2)  # one more for the certificate: none was left to look around with
-            return Outcome(start, stop or TeleportStatus.STALLED, "no move of this family was found to be better")
+            if problem.meets_target(start, Certificate.at(start)):
+                return Outcome(start, TeleportStatus.TARGET_REACHED)
+            # One more for the certificate: none was left to look around with.
+            if (stop := monitor.should_stop(hvps_needed=2)) is not None:
+                return Outcome(start, stop)
+            return Outcome(start, TeleportStatus.STALLED, "no move of this family was found to be better")
         return self.judge(problem, monitor, problem.objective.at(x, curvature=True))
 
     def judge(self, problem: TeleportProblem, monitor: Monitor, point: Point) -> Outcome:

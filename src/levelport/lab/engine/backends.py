@@ -39,6 +39,9 @@ LOOK_FOR_PARENT = 1.0
 """Seconds between two looks of a worker for the process that started it."""
 
 
+_PATIENCE = 60  # seconds until a cluster has its first worker
+
+
 class WorkerLostError(ChildProcessError):
     """A worker process was ended from outside; the message says what is safe and what to do."""
 
@@ -79,6 +82,8 @@ class Backend:
             return
         try:
             yield from {"loky": self._on_loky, "dask": self._on_dask, "ray": self._on_ray}[self.name](specs)
+        except ImportError:  # the cluster's package is not there, as the message says
+            raise
         except Exception as error:
             if not isinstance(error, self._deaths()):
                 raise
@@ -111,6 +116,10 @@ class Backend:
         with self._dask_client() as client:
             from distributed import as_completed
 
+            try:
+                client.wait_for_workers(1, timeout=_PATIENCE)
+            except TimeoutError as error:
+                raise WorkerLostError(f"no worker has joined the Dask cluster within {_PATIENCE} s.") from error
             running = as_completed()
             for spec in itertools.islice(specs, 2 * sum(client.ncores().values())):
                 running.add(client.submit(execute, spec, pure=False))

@@ -292,7 +292,7 @@ def test_figures_scored_with_another_optimum_are_in_the_page_but_not_in_the_tabl
     figure(tmp_path, "fig8-released-optima-paper", "smoke", False)
     write_report(tmp_path, tmp_path / "report.html")
     assert "Figure 8, released protocol, f* paper: A title" in (tmp_path / "report.html").read_text()
-    with pytest.raises(NothingToReportError, match="with --reference exact"):
+    with pytest.raises(NothingToReportError, match="with the exact f"):
         write_report(tmp_path, tmp_path / "claims.md")
     for name in ("fig8", "fig8-released", "fig8-optima-paper", "fig8-released-optima-released"):
         figure(tmp_path, name, "full", "optima" not in name)

@@ -148,3 +148,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    os._exit(0)  # everything is written; torch's own threads, torn down with the interpreter, abort now and then

@@ -30,6 +30,15 @@ class ObjectiveError(ValueError):
 class NotDeterministicError(ObjectiveError):
     """Two evaluations at one point differ. A kind of its own, because training can go on where teleports cannot."""
 
+    @classmethod
+    def between(cls, first: float, second: float) -> NotDeterministicError:
+        """Two values at the same point."""
+        return cls(
+            f"the loss is not deterministic: two evaluations at the same point gave {first!r} and {second!r}. Switch "
+            "dropout and random augmentation off (module.eval()), fix the batch, or seed the generator inside the "
+            "loss, so that every evaluation sees the same function."
+        )
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -333,11 +342,7 @@ class Objective(ABC):
         eps = torch.finfo(self.dtype).eps
         slack = min(1e3 * eps, max(4.0 * eps, 1e-2)) * max(abs(first), abs(second))
         if abs(first - second) > slack:
-            raise NotDeterministicError(
-                f"the loss is not deterministic: two evaluations at the same point gave {first!r} and "
-                f"{second!r}. Switch dropout and random augmentation off (module.eval()), fix the batch, or "
-                "seed the generator inside the loss, so that every evaluation sees the same function."
-            )
+            raise NotDeterministicError.between(first, second)
         self.deterministic = True
 
     def verify_curvature(self, point: Point) -> str | None:

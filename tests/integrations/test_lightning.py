@@ -15,7 +15,7 @@ import lightning.pytorch as pl
 from torch.utils.data import DataLoader, TensorDataset
 
 from levelport.integrations.lightning import TeleportCallback
-from levelport.optim import Every, Never, Teleported
+from levelport.optim import At, Every, Never, Teleported
 from levelport.symmetries import Rescaling
 
 BATCHES = 8
@@ -256,6 +256,34 @@ def test_a_skipped_batch_has_no_teleport_and_counts_as_a_step(tmp_path: Path) ->
     assert callback.teleporter is not None
     assert callback.teleporter.iteration == trainer.global_step == BATCHES
     assert 1 <= len(found) <= BATCHES // 2
+
+
+class Guarding(Module):
+    """Gives up on a loss above that of the batch where training is, as guards against overflow do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net[3].p = 0.0
+        self.guarded, self.batch, self.level = 0, -1, torch.zeros(())
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        loss = self.loss(batch)
+        if batch_idx != self.batch:
+            self.batch, self.level = batch_idx, loss.detach()
+        if loss.detach() > self.level:
+            self.guarded += 1
+            return None
+        return loss
+
+
+def test_a_guard_that_stops_a_trial_point_does_not_stop_the_teleport(tmp_path: Path) -> None:
+    found: list[Any] = []
+    module = Guarding()
+    fit(module, TeleportCallback(At(1), solver="auto", max_hvps=10, on_teleport=found.append), path=tmp_path)
+    assert module.guarded > 0
+    (result,) = found
+    assert result.gain > 1.0
+    assert result.value <= result.value_start
 
 
 class Counting(Module):

@@ -98,26 +98,24 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any wh
         arguments = (batch, batch_idx) if self._indexed else (batch,)
         teleporter = self._planned.begun
         counted, evaluated = teleporter.iteration + 1, False
-        with _buffers_kept(pl_module) as lend_copies:
 
-            def loss() -> Tensor:
-                nonlocal evaluated
-                at_trial, evaluated = evaluated, True
-                lend_copies()
-                if self._loss is not None:
-                    return self._loss(pl_module, batch)
-                with _silent(pl_module):
-                    output = pl_module.training_step(*arguments)
-                if output is None:
-                    if not at_trial:
-                        raise _BatchSkipped
-                    return teleporter.parameters()[0].sum() * math.nan  # of a trial point, not of the batch
-                return output["loss"] if isinstance(output, Mapping) else output
+        def loss() -> Tensor:
+            nonlocal evaluated
+            at_trial, evaluated = evaluated, True
+            if self._loss is not None:
+                return self._loss(pl_module, batch)
+            with _silent(pl_module):
+                output = pl_module.training_step(*arguments)
+            if output is None:
+                if not at_trial:
+                    raise _BatchSkipped
+                return teleporter.parameters()[0].sum() * math.nan  # of a trial point, not of the batch
+            return output["loss"] if isinstance(output, Mapping) else output
 
-            try:
-                result = teleporter.maybe(loss)
-            except _BatchSkipped:
-                result, teleporter.iteration = None, counted  # Lightning counts a step here, too
+        try:
+            result = teleporter.maybe(_Call(pl_module, loss))
+        except _BatchSkipped:
+            result, teleporter.iteration = None, counted  # Lightning counts a step here, too
         if result is not None and self._log:
             for logger in trainer.loggers:
                 logger.log_metrics(scalars(result), step=trainer.global_step)
@@ -134,28 +132,19 @@ class _BatchSkipped(Exception):
     """``training_step`` returned None: Lightning leaves this batch out."""
 
 
-@contextmanager
-def _buffers_kept(module: LightningModule) -> Iterator[Callable[[], None]]:
-    """Yields a function that lends the module fresh copies of its buffers; at the end it has its own again.
+class _Call(nn.Module):
+    """A loss as a call of a module around the LightningModule.
 
-    The modules that a loss calls work on copies in any case, but nobody calls the LightningModule itself. Buffers are
-    exchanged and not written back: the graph of a loss may need a copy as it is.
+    Modules that are called, and those inside them, work on copies of their buffers in every evaluation; nobody calls
+    the LightningModule itself.
     """
-    own: list[tuple[nn.Module, str, Tensor | None]] = []  # looked up where a loss is asked for at all
 
-    def lend_copies() -> None:
-        if not own:
-            own.extend((part, name, buffer) for part in module.modules() for name, buffer in part._buffers.items())
-        # One copy for all modules that share a buffer.
-        copies = {buffer: buffer.clone() for _, _, buffer in own if buffer is not None}
-        for part, name, buffer in own:
-            setattr(part, name, None if buffer is None else copies[buffer])
+    def __init__(self, module: LightningModule, loss: Callable[[], Tensor]) -> None:
+        super().__init__()
+        self.module, self.loss = module, loss
 
-    try:
-        yield lend_copies
-    finally:
-        for part, name, buffer in own:
-            setattr(part, name, buffer)
+    def forward(self) -> Tensor:
+        return self.loss()
 
 
 @contextmanager

@@ -49,11 +49,7 @@ class Reach:
             if math.isfinite(elsewhere) and abs(elsewhere - value) > slack:
                 again = evaluate(x)
                 if math.isfinite(again) and abs(again - value) > slack:
-                    raise NotDeterministicError(
-                        f"the loss is not deterministic: two evaluations at the same point gave {value!r} and "
-                        f"{again!r}. Switch dropout and random augmentation off (module.eval()), fix the batch, or "
-                        "seed the generator inside the loss, so that every evaluation sees the same function."
-                    )
+                    raise NotDeterministicError.between(value, again)
                 which = "x" if bool(silent.all()) else f"{int(silent.sum())} of the {x.numel()} entries of x"
                 raise ObjectiveError(
                     f"the loss depends on x, but no derivative reaches {which}: it is computed on detached data, under "

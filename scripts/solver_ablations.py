@@ -44,8 +44,9 @@ def _gain(frame: Frame, point: Point, problem: TeleportProblem) -> float:
     return math.log(size / problem.start.gradient_norm) if size > 0.0 else -math.inf
 
 
-def _shorter(model: TangentQuasiNewton, scale: float, *, tangent: bool) -> Direction:
-    return _direction(model, 0.0, tangent=tangent)
+def _with(boldness: float) -> Callable[..., Direction]:
+    """The direction as if ``boldness`` had been asked for."""
+    return lambda model, _, *, tangent: _direction(model, boldness, tangent=tangent)
 
 
 _direction = TangentQuasiNewton.direction
@@ -80,7 +81,20 @@ VARIANTS: dict[str, Variant] = {
         "a good first trial is not followed by one of twice the length", {ASCENT + "_AS_PROMISED": math.inf}
     ),
     "textbook scale": Variant(
-        "the shorter scale of L-BFGS wherever no pair has been", {ASCENT + "TangentQuasiNewton.direction": _shorter}
+        "the shorter scale of L-BFGS wherever no pair has been, always",
+        {ASCENT + "TangentQuasiNewton.direction": _with(0.0)},
+    ),
+    "longer scale": Variant(
+        "the longer scale wherever no pair has been, from the first pair on",
+        {ASCENT + "TangentQuasiNewton.direction": _with(1.0)},
+    ),
+    "all of d first": Variant(
+        "a search begins with all of L-BFGS's direction, whatever share the last one ended with",
+        {ASCENT + "_NEXT_SHARE": math.inf},
+    ),
+    "nothing foreseen": Variant(
+        "a second trial on a line does not make use of how f was seen to bend there",
+        {ASCENT + "LevelSetAscent._foreseen": lambda self, excess, rate, way: 0.0},
     ),
     "pairs of log": Variant("L-BFGS learns from log ‖∇f‖ instead of -‖∇f‖^(-½)", {ASCENT + "_POWER": 0.0}),
     "no account of the excess": Variant(

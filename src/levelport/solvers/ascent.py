@@ -21,19 +21,22 @@ level only bounds the value from above.
 While ‖g‖ still grows fast, φ is often convex along the path, and L-BFGS learns nothing from it. The pairs are therefore
 those of -2 ‖g‖^(-½), which increases with φ and is less convex: its gradient is ‖g‖^(-½) r, the same direction.
 
-Where no pair has been, φ is flatter than the newest pair says, and the textbook's scale γ makes steps too short. So the
-ascent tries four times the γ that served its last step, as far as the pair allows
-(:mod:`levelport.numerics.tangent_lbfgs`): a trial in vain costs less than an iteration, which takes an HVP.
+The pairs know the directions in which φ bends most, all the better the more pairs there are. Where none has been, φ is
+then flatter than the newest pair says, and the textbook's scale γ makes steps too short: γ goes from the shorter to the
+longer one of that pair's step sizes (:mod:`levelport.numerics.tangent_lbfgs`) while the pairs become thirty. Such a d
+is often too long as a whole, by a factor that changes slowly. So a search begins with twice the share of d that the
+last one ended with, and where it has to try again, it knows how f bends along d and how far the way back will be.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from levelport.numerics.tangent_lbfgs import Direction, TangentQuasiNewton
+from levelport.numerics.tangent_lbfgs import TangentQuasiNewton
 from levelport.objective import Point, read
 from levelport.solvers.certificate import Certificate, Frame, is_kkt, split
 from levelport.solvers.contract import Monitor, TeleportProblem
@@ -47,7 +50,8 @@ _LONGEST = 2.0  # predicted growth of log ‖∇f‖ in one step; beyond it the 
 _AS_PROMISED = 0.7  # fraction of the predicted growth from which a step of twice the length is tried
 _WORTH_A_GRADIENT = 1e-2  # growth of log ‖∇f‖ that is; below it no second trial is made after a good one
 _POWER = 0.5  # pairs are taken of -‖g‖^(-_POWER)/_POWER
-_BOLDER = 4.0  # how many times the γ that served the last step is tried next
+_ALL_STEEP = 30  # pairs that know every steep direction
+_NEXT_SHARE = 2.0  # of d, in units of the share that the last step took
 _CORRECTIONS = 3  # values along the normal per trial
 _LEFT_OF_GROWTH = 0.1  # part of the predicted growth that the excess left after the way back may be worth
 _LEFT_OF_WAY = 0.05  # and part of what f changes over the step's length along the normal
@@ -56,6 +60,16 @@ _NEAR = 0.1  # the level is near if what f changes over so much of the last step
 _BROKEN = 0.02  # loss of log ‖∇f‖ on the way to the level, from which on the ascent goes back to where it keeps it
 _A_GOOD_PART = 0.3  # growth of log ‖∇f‖ over the distance come; 1 and ½ where it grows as that, or as its root
 _MAX_IDLE = 6  # steps without a new best merit, which roundings may call for
+
+
+@dataclass
+class _Line:
+    """Where a search goes, x + a d, with the slope of φ along it, and how f bends there: nan until a trial shows it."""
+
+    direction: Tensor
+    slope: float
+    length: float
+    bend: float = math.nan
 
 
 class LevelSetAscent:
@@ -90,7 +104,7 @@ class LevelSetAscent:
         self._quasi_newton = vectors
         self._distance = 0.0 if start is problem.start else math.inf  # an upper bound of ‖x - w‖
         self._step_length = math.nan
-        self._scale = math.inf  # γ of L-BFGS, as far as the last step made use of it
+        self._share = 1.0  # of L-BFGS's d that the last step took
         self._failures = 0
         self._idle = 0
         self._best, self._best_inside = start, False
@@ -213,43 +227,44 @@ class LevelSetAscent:
 
     def _step(self) -> Point | None:
         """The next iterate, or None after a failed search or at the trust radius."""
-        direction, slope, length, scale = self._direction()
-        if slope == 0.0:  # its square is below the smallest number
+        line = self._line()
+        if line.slope == 0.0:  # its square is below the smallest number
             self.status = TeleportStatus.STALLED
             return None
-        step = 1.0 if self._quasi_newton.informed else self._first_length() / length
-        step = min(step, _LONGEST / slope)
-        if self._distance + step * length > INSIDE * self.radius:
-            longest = self._room(direction, length)
-            if longest < step and longest * length < 1e-2 * self.radius:
+        informed = self._quasi_newton.count > 0
+        step = min(1.0, _NEXT_SHARE * self._share) if informed else self._first_length() / line.length
+        step = min(step, _LONGEST / line.slope)
+        if self._distance + step * line.length > INSIDE * self.radius:
+            longest = self._room(line)
+            if longest < step and longest * line.length < 1e-2 * self.radius:
                 self.status = TeleportStatus.TRUST_RADIUS
                 return None
             step = min(step, longest)
-        found = self._search(direction, slope, length, step)
+        found = self._search(line, step)
         if found is None:
             self._recover()
             return None
         self._failures = 0
-        self._scale = found[1] * scale
-        self._step_length = found[1] * length
+        self._share = found[1] if informed else 1.0
+        self._step_length = found[1] * line.length
         self._distance += 2.0 * self._step_length  # the way back to the level is no longer than the way out
         return found[0]
 
-    def _direction(self) -> Direction:
+    def _line(self) -> _Line:
         """d = B⁻¹ r in the tangent space; steepest ascent where L-BFGS has no ascent direction."""
-        frame = self.frame
-        if self._quasi_newton.informed:
-            found = self._quasi_newton.direction(_BOLDER * self._scale, tangent=frame.on_level)
+        frame, model = self.frame, self._quasi_newton
+        if model.count:
+            found = model.direction(min(1.0, model.count / _ALL_STEEP), tangent=frame.on_level)
             if math.isfinite(found.length) and found.slope > 1e-6 * found.length * frame.ascent_norm:
-                return found
-            self._quasi_newton.forget()
-        return Direction(frame.ascent, frame.ascent_norm * frame.ascent_norm, frame.ascent_norm, math.inf)
+                return _Line(*found)
+            model.forget()
+        return _Line(frame.ascent, frame.ascent_norm * frame.ascent_norm, frame.ascent_norm)
 
-    def _room(self, direction: Tensor, length: float) -> float:
-        """The longest step along ``direction`` within the radius."""
+    def _room(self, line: _Line) -> float:
+        """The longest step along ``line`` within the radius."""
         offset = self.point.x - self.problem.start.x
-        along, self._distance = read([torch.dot(direction, offset)], [offset])
-        return room(along / length, self._distance, self.radius) / length
+        along, self._distance = read([torch.dot(line.direction, offset)], [offset])
+        return room(along / line.length, self._distance, self.radius) / line.length
 
     def _first_length(self) -> float:
         """While no curvature pair is known: twice the last accepted length, or half a Cauchy step of f.
@@ -260,19 +275,19 @@ class LevelSetAscent:
             return 2.0 * self._step_length
         return 0.5 * self.point.gradient_norm / self.frame.image_norm
 
-    def _search(self, direction: Tensor, slope: float, length: float, step: float) -> tuple[Point, float] | None:
+    def _search(self, line: _Line, step: float) -> tuple[Point, float] | None:
         """Backtrack from ``step`` until the corrected merit grows enough; the point and its step, or None."""
         roundings = self._roundings()
         for attempt in range(_MAX_TRIALS):
-            trial, shrink = self._trial(direction, slope, length, step)
+            trial, shrink = self._trial(line, step)
             if trial is None:
                 step *= shrink
                 continue
             growth = merit(self.frame, trial, self.problem) - self._here
-            promised = step * slope
+            promised = step * line.slope
             if growth >= _SUFFICIENT * promised - roundings:
                 if attempt == 0 and promised > _WORTH_A_GRADIENT and growth >= _AS_PROMISED * promised:
-                    further, _ = self._trial(direction, slope, length, 2.0 * step)
+                    further, _ = self._trial(line, 2.0 * step)
                     if further is not None and merit(self.frame, further, self.problem) - self._here > growth:
                         return further, 2.0 * step
                 return trial, step
@@ -287,29 +302,34 @@ class LevelSetAscent:
         eps, size = torch.finfo(self.problem.objective.dtype).eps, self.point.gradient_norm
         return 4.0 * eps * (1.0 + abs(self.frame.certificate.curvature / size * (self.problem.level / size)))
 
-    def _trial(self, direction: Tensor, slope: float, length: float, step: float) -> tuple[Point | None, float]:
+    def _trial(self, line: _Line, step: float) -> tuple[Point | None, float]:
         """x + step·d brought back towards the level; or None and the factor to shorten the step by."""
         problem, frame, size = self.problem, self.frame, self.point.gradient_norm
-        trial = problem.objective.at(shifted(self.point.x, direction, step), curvature=True)
+        curvature, way, growth = frame.certificate.curvature, step * line.length, step * line.slope
+        rate = size * (1.0 + growth)  # of f along the normal, there
+        # An iterate far from the level approaches it by at most half a step's length at a time.
+        beside = self.point.value - problem.level if frame.on_level else 0.0
+        approach = math.copysign(min(abs(beside), 0.5 * way * rate), beside)
+        aim = problem.level + beside - approach
+        t = self._foreseen(approach + 0.5 * line.bend * way * way, rate, way) if frame.on_level else 0.0
+        trial = problem.objective.at(self._beside(line, step, t), curvature=True)
         if not math.isfinite(trial.value):
             return None, 0.25
         if frame.on_level or trial.value > problem.level:
-            way, growth = step * length, step * slope
-            rate = size * (1.0 + growth)  # of f along the normal, there
-            # An iterate far from the level approaches it by at most half a step's length at a time.
-            beside = self.point.value - problem.level if frame.on_level else 0.0
-            aim = problem.level + beside - math.copysign(min(abs(beside), 0.5 * way * rate), beside)
-            excess, t = trial.value - aim, 0.0
-            steep = 2.0 * frame.certificate.curvature * (excess / rate) / rate
+            excess, foreseen = trial.value - aim, t != 0.0
+            above = excess + t * (rate - 0.5 * curvature * t)  # without the way back
+            line.bend = 2.0 * ((above - approach) / way) / way if way > 0.0 else math.nan
+            steep = 2.0 * curvature * (above / rate) / rate
             if steep > 1.0:  # the parabola along n does not come down to the level; excess grows like the step's square
                 return None, max(0.1, min(0.5, math.sqrt(0.5 / steep)))
             for correction in range(_CORRECTIONS + 1):
-                left = abs(frame.certificate.curvature * (excess / rate)) / rate
+                left = abs(curvature * (excess / rate)) / rate
                 if left <= _LEFT_OF_GROWTH * min(growth, 1.0) and abs(excess) <= _LEFT_OF_WAY * way * rate:
                     break
                 if correction == _CORRECTIONS:
                     return None, 0.5
-                back = excess / rate if correction else parabola_root(excess, rate, frame.certificate.curvature)
+                first = correction == 0 and not foreseen
+                back = parabola_root(excess, rate, curvature) if first else excess / rate
                 t += back
                 if back == 0.0:
                     return None, 0.5
@@ -324,9 +344,19 @@ class LevelSetAscent:
                 if not (rate > 0.1 * size and abs(excess) <= 0.7 * abs(was)):
                     return None, 0.5
         # No further from x than twice the step, which is known to be near enough but for the last steps.
-        if self._distance + 2.0 * step * length > self.radius and not self._within_radius(trial):
+        if self._distance + 2.0 * way > self.radius and not self._within_radius(trial):
             return None, 0.5
         return (trial, 1.0) if trial.finite and trial.gradient_norm > 0.0 else (None, 0.25)
+
+    def _beside(self, line: _Line, step: float, t: float) -> Tensor:
+        """x + step·d - t n."""
+        x = shifted(self.point.x, line.direction, step)
+        return shifted(x, self.frame.normal, -t, out=x) if t else x
+
+    def _foreseen(self, excess: float, rate: float, way: float) -> float:
+        """The way back from an ``excess`` that another trial on the line leads to expect, if shorter than ``way``."""
+        t = parabola_root(excess, rate, self.frame.certificate.curvature)
+        return t if abs(t) <= way else 0.0  # nan is not
 
     def _within_radius(self, point: Point) -> bool:
         (distance,) = read([], [point.x - self.problem.start.x])
@@ -373,7 +403,7 @@ class LevelSetAscent:
             return
         self._quasi_newton.forget()
         self.status, self.merit, self._distance = None, -math.inf, math.inf
-        self._step_length, self._failures = math.nan, 0
+        self._step_length, self._failures, self._share = math.nan, 0, 1.0
         self._enter(self._frame(best))
 
     def let_go(self) -> TangentQuasiNewton:
@@ -391,6 +421,7 @@ class LevelSetAscent:
             self.status = TeleportStatus.STALLED
             return
         self._quasi_newton.forget()
+        self._share = 1.0
         if math.isfinite(self._step_length):
             self._step_length *= 0.1
 

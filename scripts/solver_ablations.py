@@ -44,9 +44,9 @@ def _gain(frame: Frame, point: Point, problem: TeleportProblem) -> float:
     return math.log(size / problem.start.gradient_norm) if size > 0.0 else -math.inf
 
 
-def _with(boldness: float) -> Callable[..., Direction]:
-    """The direction as if ``boldness`` had been asked for."""
-    return lambda model, _, *, tangent: _direction(model, boldness, tangent=tangent)
+def _with(scale: float) -> Callable[..., Direction]:
+    """The direction as if ``scale`` had been asked for."""
+    return lambda model, _, *, tangent: _direction(model, scale, tangent=tangent)
 
 
 _direction = TangentQuasiNewton.direction
@@ -85,8 +85,8 @@ VARIANTS: dict[str, Variant] = {
         {ASCENT + "TangentQuasiNewton.direction": _with(0.0)},
     ),
     "longer scale": Variant(
-        "the longer scale wherever no pair has been, from the first pair on",
-        {ASCENT + "TangentQuasiNewton.direction": _with(1.0)},
+        "the longer scale wherever no pair has been, always",
+        {ASCENT + "TangentQuasiNewton.direction": _with(math.inf)},
     ),
     "all of d first": Variant(
         "a search begins with all of L-BFGS's direction, whatever share the last one ended with",

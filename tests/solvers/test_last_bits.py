@@ -77,7 +77,7 @@ def test_vectors_held_beyond_one_gradient_and_one_product(memory: int) -> None:
 
 @pytest.mark.parametrize("memory", [1, 10])
 def test_a_look_around_holds_its_own_products_besides(memory: int) -> None:
-    """Ascents after the first have their pairs where the first had them."""
+    """Ascents after the first have their pairs where the first had them; the best point may be another than its end."""
     size = 200_000
     steepness = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
 
@@ -99,7 +99,7 @@ def test_a_look_around_holds_its_own_products_besides(memory: int) -> None:
 
     extra = _peak(look) - _peak(one_product)
     assert ends[0] > 2.0 * float(objective.at(x).gradient_norm)  # it did look around
-    assert extra / (8.0 * size) <= 11.1 + 2.0 * memory + PRODUCTS
+    assert extra / (8.0 * size) <= 13.1 + 2.0 * memory + PRODUCTS
 
 
 WAITS = {getattr(Tensor, name) for name in ("item", "tolist", "__float__", "__bool__", "__int__", "__index__")}

@@ -91,7 +91,7 @@ def test_on_the_host_is_bfgs_projected(dimension: int, count: int, tangent: bool
     r, n = torch.randn(2, dimension, generator=generator, dtype=torch.float64)
     n /= n.norm()
     model, other = TangentQuasiNewton(5, r), QuasiNewton(5)
-    assert model.count == 0
+    assert not model.informed
     for s, y in pairs:
         assert step(model, s, y, r, n)
         other.update(s, y)
@@ -146,13 +146,13 @@ def test_on_the_host_refused_pairs_change_nothing() -> None:
     torch.testing.assert_close(found.vector, expected.vector)
     assert found.slope == pytest.approx(expected.slope)
     model.forget()
-    assert model.count == 0
+    assert not model.informed
     assert step(model, s, 2.0 * s, r, n)
     torch.testing.assert_close(model.direction().vector, 0.5 * r)
 
 
-@pytest.mark.parametrize("boldness", [0.0, 0.3, 1.0])
-def test_on_the_host_the_scale_lies_between_those_of_the_newest_pair(boldness: float) -> None:
+@pytest.mark.parametrize("asked", ["too short", "between", "too long"])
+def test_on_the_host_the_scale_is_what_was_asked_for_as_far_as_the_newest_pair_allows(asked: str) -> None:
     pairs = random_pairs(8, 4)
     r, n = torch.randn(2, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     n /= n.norm()
@@ -161,8 +161,10 @@ def test_on_the_host_the_scale_lies_between_those_of_the_newest_pair(boldness: f
         step(model, s, y, r, n)
     s, y = pairs[-1]
     shorter, longer = float(s @ y / (y @ y)), float(s @ s / (s @ y))
-    expected = shorter ** (1.0 - boldness) * longer**boldness
-    found = model.direction(boldness, tangent=False)
+    between = (shorter * longer) ** 0.5
+    scale, expected = {"too short": (0.0, shorter), "between": (between, between), "too long": (1e9, longer)}[asked]
+    found = model.direction(scale, tangent=False)
+    assert found.scale == pytest.approx(expected)
     H = expected * torch.eye(8, dtype=torch.float64)
     for s, y in pairs:
         V = torch.eye(8, dtype=torch.float64) - torch.outer(y, s) / (s @ y)

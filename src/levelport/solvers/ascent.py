@@ -21,11 +21,11 @@ level only bounds the value from above.
 While ‖g‖ still grows fast, φ is often convex along the path, and L-BFGS learns nothing from it. The pairs are therefore
 those of -2 ‖g‖^(-½), which increases with φ and is less convex: its gradient is ‖g‖^(-½) r, the same direction.
 
-The pairs know the directions in which φ bends most, all the better the more pairs there are. Where none has been, φ is
-then flatter than the newest pair says, and the textbook's scale γ makes steps too short: γ goes from the shorter to the
-longer one of that pair's step sizes (:mod:`levelport.numerics.tangent_lbfgs`) while the pairs become thirty. Such a d
-is often too long as a whole, by a factor that changes slowly. So a search begins with twice the share of d that the
-last one ended with, and where it has to try again, it knows how f bends along d and how far the way back will be.
+Where no pair has been, φ is flatter than the newest pair says, and the textbook's scale γ makes steps too short. So the
+ascent tries four times the γ that served its last step, as far as the pair allows
+(:mod:`levelport.numerics.tangent_lbfgs`). Such a d is often too long as a whole, by a factor that changes slowly: a
+search begins with three times the share of d that the last one ended with. Where it has to try again, it knows how f
+bends along d, and how far the way back to the level will be.
 """
 
 from __future__ import annotations
@@ -50,12 +50,14 @@ _LONGEST = 2.0  # predicted growth of log ‖∇f‖ in one step; beyond it the 
 _AS_PROMISED = 0.7  # fraction of the predicted growth from which a step of twice the length is tried
 _WORTH_A_GRADIENT = 1e-2  # growth of log ‖∇f‖ that is; below it no second trial is made after a good one
 _POWER = 0.5  # pairs are taken of -‖g‖^(-_POWER)/_POWER
-_ALL_STEEP = 30  # pairs that know every steep direction
-_NEXT_SHARE = 2.0  # of d, in units of the share that the last step took
+_BOLDER = 4.0  # how many times the γ that served the last step is tried next
+_NEXT_SHARE = 3.0  # of d, in units of the share that the last step took
 _CORRECTIONS = 3  # values along the normal per trial
 _LEFT_OF_GROWTH = 0.1  # part of the predicted growth that the excess left after the way back may be worth
 _LEFT_OF_WAY = 0.05  # and part of what f changes over the step's length along the normal
 _SURE = 0.1  # what the excess is worth in log ‖∇f‖, below which the next correction hits in 97 of 100 cases
+_FORESEEN = 0.5  # of a step's length, the longest way back that is gone before f has been seen there
+_CLEAR_OF_THE_BOTTOM = 0.9  # part of the depth of the parabola along n, above which the level is not foreseen
 _NEAR = 0.1  # the level is near if what f changes over so much of the last step, along the normal, leads there
 _BROKEN = 0.02  # loss of log ‖∇f‖ on the way to the level, from which on the ascent goes back to where it keeps it
 _A_GOOD_PART = 0.3  # growth of log ‖∇f‖ over the distance come; 1 and ½ where it grows as that, or as its root
@@ -69,6 +71,7 @@ class _Line:
     direction: Tensor
     slope: float
     length: float
+    scale: float
     bend: float = math.nan
 
 
@@ -104,6 +107,7 @@ class LevelSetAscent:
         self._quasi_newton = vectors
         self._distance = 0.0 if start is problem.start else math.inf  # an upper bound of ‖x - w‖
         self._step_length = math.nan
+        self._scale = math.inf  # γ of L-BFGS, as far as the last step made use of it
         self._share = 1.0  # of L-BFGS's d that the last step took
         self._failures = 0
         self._idle = 0
@@ -231,7 +235,7 @@ class LevelSetAscent:
         if line.slope == 0.0:  # its square is below the smallest number
             self.status = TeleportStatus.STALLED
             return None
-        informed = self._quasi_newton.count > 0
+        informed = self._quasi_newton.informed
         step = min(1.0, _NEXT_SHARE * self._share) if informed else self._first_length() / line.length
         step = min(step, _LONGEST / line.slope)
         if self._distance + step * line.length > INSIDE * self.radius:
@@ -246,6 +250,7 @@ class LevelSetAscent:
             return None
         self._failures = 0
         self._share = found[1] if informed else 1.0
+        self._scale = found[1] * line.scale
         self._step_length = found[1] * line.length
         self._distance += 2.0 * self._step_length  # the way back to the level is no longer than the way out
         return found[0]
@@ -253,12 +258,12 @@ class LevelSetAscent:
     def _line(self) -> _Line:
         """d = B⁻¹ r in the tangent space; steepest ascent where L-BFGS has no ascent direction."""
         frame, model = self.frame, self._quasi_newton
-        if model.count:
-            found = model.direction(min(1.0, model.count / _ALL_STEEP), tangent=frame.on_level)
+        if model.informed:
+            found = model.direction(_BOLDER * self._scale, tangent=frame.on_level)
             if math.isfinite(found.length) and found.slope > 1e-6 * found.length * frame.ascent_norm:
                 return _Line(*found)
             model.forget()
-        return _Line(frame.ascent, frame.ascent_norm * frame.ascent_norm, frame.ascent_norm)
+        return _Line(frame.ascent, frame.ascent_norm * frame.ascent_norm, frame.ascent_norm, math.inf)
 
     def _room(self, line: _Line) -> float:
         """The longest step along ``line`` within the radius."""
@@ -354,9 +359,12 @@ class LevelSetAscent:
         return shifted(x, self.frame.normal, -t, out=x) if t else x
 
     def _foreseen(self, excess: float, rate: float, way: float) -> float:
-        """The way back from an ``excess`` that another trial on the line leads to expect, if shorter than ``way``."""
-        t = parabola_root(excess, rate, self.frame.certificate.curvature)
-        return t if abs(t) <= way else 0.0  # nan is not
+        """The way back from an ``excess`` that another trial on the line leads to expect, if it is a sure one."""
+        curvature = self.frame.certificate.curvature
+        if 2.0 * curvature * (excess / rate) / rate >= _CLEAR_OF_THE_BOTTOM:
+            return 0.0
+        t = parabola_root(excess, rate, curvature)
+        return t if abs(t) <= _FORESEEN * way else 0.0  # nan is not
 
     def _within_radius(self, point: Point) -> bool:
         (distance,) = read([], [point.x - self.problem.start.x])

@@ -183,11 +183,12 @@ class ReferenceSpec(RunSpec):
 def zoo_specs() -> list[RunSpec]:
     """Everybody everywhere, as far as dimensions allow; and references."""
     sizes = {name: sum(value.numel() for value in kind.make()[1].values()) for name, kind in SPECIES.items()}
-    references = [ReferenceSpec(name, animal) for animal in everyone() for name in (OURS, "L-BFGS")]
+    animals = [animal for animal in everyone().values() if not animal.species.practice]
+    references = [ReferenceSpec(name, animal.name) for animal in animals for name in (OURS, "L-BFGS")]
     races = [
         ZooSpec(one.name, animal.name)
         for one in CONTESTANTS.values()
-        for animal in everyone().values()
+        for animal in animals
         if sizes[animal.species.name] <= one.max_dimension
         and not (one.differences and animal.species.group == "float32")
     ]

@@ -89,10 +89,6 @@ VARIANTS: dict[str, Variant] = {
         "the longer scale wherever no pair has been, always",
         {ASCENT + "TangentQuasiNewton.direction": _with(math.inf)},
     ),
-    "all of d first": Variant(
-        "a search begins with all of L-BFGS's direction, whatever share the last one ended with",
-        {ASCENT + "_NEXT_SHARE": math.inf},
-    ),
     "nothing foreseen": Variant(
         "a second trial on a line does not make use of how f was seen to bend there",
         {ASCENT + "LevelSetAscent._foreseen": lambda self, excess, rate, way: 0.0},

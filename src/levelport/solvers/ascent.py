@@ -23,9 +23,8 @@ those of -2 ‖g‖^(-½), which increases with φ and is less convex: its gradi
 
 Where no pair has been, φ is flatter than the newest pair says, and the textbook's scale γ makes steps too short. So the
 ascent tries four times the γ that served its last step, as far as the pair allows
-(:mod:`levelport.numerics.tangent_lbfgs`). Such a d is often too long as a whole, by a factor that changes slowly: a
-search begins with three times the share of d that the last one ended with. Where it has to try again, it knows how f
-bends along d, and how far the way back to the level will be.
+(:mod:`levelport.numerics.tangent_lbfgs`): a trial in vain costs less than an iteration, which takes an HVP. And it is
+not quite in vain: the next one on the same line knows how f bends there, and how far the way back to the level will be.
 """
 
 from __future__ import annotations
@@ -51,7 +50,6 @@ _AS_PROMISED = 0.7  # fraction of the predicted growth from which a step of twic
 _WORTH_A_GRADIENT = 1e-2  # growth of log ‖∇f‖ that is; below it no second trial is made after a good one
 _POWER = 0.5  # pairs are taken of -‖g‖^(-_POWER)/_POWER
 _BOLDER = 4.0  # how many times the γ that served the last step is tried next
-_NEXT_SHARE = 3.0  # of d, in units of the share that the last step took
 _CORRECTIONS = 3  # values along the normal per trial
 _LEFT_OF_GROWTH = 0.1  # part of the predicted growth that the excess left after the way back may be worth
 _LEFT_OF_WAY = 0.05  # and part of what f changes over the step's length along the normal
@@ -108,7 +106,6 @@ class LevelSetAscent:
         self._distance = 0.0 if start is problem.start else math.inf  # an upper bound of ‖x - w‖
         self._step_length = math.nan
         self._scale = math.inf  # γ of L-BFGS, as far as the last step made use of it
-        self._share = 1.0  # of L-BFGS's d that the last step took
         self._failures = 0
         self._idle = 0
         self._best, self._best_inside = start, False
@@ -235,8 +232,7 @@ class LevelSetAscent:
         if line.slope == 0.0:  # its square is below the smallest number
             self.status = TeleportStatus.STALLED
             return None
-        informed = self._quasi_newton.informed
-        step = min(1.0, _NEXT_SHARE * self._share) if informed else self._first_length() / line.length
+        step = 1.0 if self._quasi_newton.informed else self._first_length() / line.length
         step = min(step, _LONGEST / line.slope)
         if self._distance + step * line.length > INSIDE * self.radius:
             longest = self._room(line)
@@ -249,7 +245,6 @@ class LevelSetAscent:
             self._recover()
             return None
         self._failures = 0
-        self._share = found[1] if informed else 1.0
         self._scale = found[1] * line.scale
         self._step_length = found[1] * line.length
         self._distance += 2.0 * self._step_length  # the way back to the level is no longer than the way out
@@ -411,7 +406,7 @@ class LevelSetAscent:
             return
         self._quasi_newton.forget()
         self.status, self.merit, self._distance = None, -math.inf, math.inf
-        self._step_length, self._failures, self._share = math.nan, 0, 1.0
+        self._step_length, self._failures = math.nan, 0
         self._enter(self._frame(best))
 
     def let_go(self) -> TangentQuasiNewton:
@@ -429,7 +424,6 @@ class LevelSetAscent:
             self.status = TeleportStatus.STALLED
             return
         self._quasi_newton.forget()
-        self._share = 1.0
         if math.isfinite(self._step_length):
             self._step_length *= 0.1
 

@@ -81,6 +81,10 @@ VARIANTS: dict[str, Variant] = {
     "no second length": Variant(
         "a good first trial is not followed by one of twice the length", {ASCENT + "_AS_PROMISED": math.inf}
     ),
+    "no diagonal": Variant(
+        "L-BFGS begins with a multiple of the identity, as in textbooks",
+        {"levelport.numerics.tangent_lbfgs._Vectors._weights": lambda self: torch.ones_like(self.newest[0])},
+    ),
     "textbook scale": Variant(
         "the shorter scale of L-BFGS wherever no pair has been, always",
         {ASCENT + "TangentQuasiNewton.direction": _with(0.0)},

@@ -64,7 +64,7 @@ def _network(width: int) -> tuple[FunctionObjective, Tensor]:
 
 @pytest.mark.parametrize("memory", [1, 10])
 def test_vectors_held_beyond_one_gradient_and_one_product(memory: int) -> None:
-    """10 + 2·memory vectors of a million numbers: pairs, the start, two iterates and two trials with their graphs."""
+    """12 + 2·memory vectors of a million numbers: pairs and their diagonal, the start, two iterates, two trials."""
     objective, x = _network(1000)
 
     def one_product() -> None:
@@ -72,7 +72,7 @@ def test_vectors_held_beyond_one_gradient_and_one_product(memory: int) -> None:
         point.hvp(point.gradient)
 
     extra = _peak(lambda: teleport(objective, x, Auto(memory=memory), max_hvps=25)) - _peak(one_product)
-    assert extra / (8.0 * x.numel()) <= 10.1 + 2.0 * memory
+    assert extra / (8.0 * x.numel()) <= 12.1 + 2.0 * memory
 
 
 @pytest.mark.parametrize("memory", [1, 10])
@@ -99,7 +99,7 @@ def test_a_look_around_holds_its_own_products_besides(memory: int) -> None:
 
     extra = _peak(look) - _peak(one_product)
     assert ends[0] > 2.0 * float(objective.at(x).gradient_norm)  # it did look around
-    assert extra / (8.0 * size) <= 13.1 + 2.0 * memory + PRODUCTS
+    assert extra / (8.0 * size) <= 15.1 + 2.0 * memory + PRODUCTS
 
 
 WAITS = {getattr(Tensor, name) for name in ("item", "tolist", "__float__", "__bool__", "__int__", "__index__")}
@@ -120,7 +120,7 @@ class _Reads(TorchFunctionMode):
 
 
 def test_reads_from_the_device() -> None:
-    """One for a value, one for a gradient with its value, one per iteration for the rest; six or so with all trials."""
+    """One for a value, one for a gradient with its value, two per iteration for the rest; seven with all trials."""
     objective, x = _network(20)
     seen = []
     for max_hvps in (15, 45):
@@ -129,6 +129,6 @@ def test_reads_from_the_device() -> None:
         assert result.nit >= max_hvps - 5
         seen.append((reads.count, result.cost.nfev, result.nit))
     (early, few, before), (late, many, after) = seen
-    assert late - early <= 6.5 * (after - before)
+    assert late - early <= 7.5 * (after - before)
     # Some gradients come after their value: where the parabola back to the level is doubtful, and inside of it.
-    assert late - early - (many - few) <= 1.6 * (after - before)
+    assert late - early - (many - few) <= 2.6 * (after - before)

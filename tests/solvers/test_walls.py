@@ -35,7 +35,7 @@ def maximum(axis: int) -> float:
 
 def near_the_end_of_axis(axis: int) -> Tensor:
     """A point on the level, a little beside the end of an axis."""
-    x = torch.full((3,), 0.05, dtype=torch.float64)
+    x = torch.full((3,), 0.005, dtype=torch.float64)
     x[axis] = 0.0
     x[axis] = math.acosh(LEVEL + 1.0 - float(valley(x))) / float(STEEPNESS[axis])
     return x

@@ -102,22 +102,22 @@ class _Vectors:
         p, y = self.newest[1], self._flat[_NEW + 1 + 2 * newest, : len(weights)]
         p.mul_(weights)
         seen = torch.dot(torch.mul(weights, y, out=weights), y)
-        by_piece = torch.bmm(rows, self._rows[:, 1:2].transpose(1, 2))
-        return torch.cat(
-            [self._summed(by_piece), seen.view(1).to(by_piece.dtype if len(by_piece) == 1 else self._exact)]
-        )
+        products = self._summed(torch.bmm(rows, self._rows[:, 1:2].transpose(1, 2)))
+        return torch.cat([products, seen.to(products.dtype).view(1)])
 
     def _weights(self) -> Tensor:
         """The diagonal of W."""
-        means = self._squares + _LEAST * self._squares.mean(1, keepdim=True)
+        least = self._squares.mean(1, keepdim=True).mul_(_LEAST).clamp_min_(torch.finfo(self._squares.dtype).tiny)
+        means = self._squares + least
         weights = torch.div(means[0], means[1], out=means[0]).sqrt_()
         return weights.div_(torch.log(weights).mean().exp_()).clamp_(1.0 / _WIDEST, _WIDEST)
 
     def combine(self, count: int, scale: float, delta: list[float], along: float) -> Tensor:
         """scale·p + Σ δ_j s_j - along·n, written where the next s will be."""
-        steps = self._in_use(count)[1]
-        torch.addmv(self._inner, steps, self._flat.new_tensor(delta), beta=scale, out=self._direction)
-        self._direction.add_(self._normal, alpha=-along)
+        # As tensors: a factor beta= or alpha= must not exceed the range of the dtype.
+        factors = self._flat.new_tensor([*delta, scale, -along])
+        torch.addmv(self._inner.mul_(factors[-2]), self._in_use(count)[1], factors[:-2], out=self._direction)
+        self._direction.addcmul_(self._normal, factors[-1])
         return self.newest[0]
 
 

@@ -21,10 +21,10 @@ level only bounds the value from above.
 While ‖g‖ still grows fast, φ is often convex along the path, and L-BFGS learns nothing from it. The pairs are therefore
 those of -2 ‖g‖^(-½), which increases with φ and is less convex: its gradient is ‖g‖^(-½) r, the same direction.
 
-Where no pair has been, φ is flatter than the newest pair says, and the textbook's scale γ makes steps too short. So the
-ascent tries four times the γ that served its last step, as far as the pair allows
-(:mod:`levelport.numerics.tangent_lbfgs`): a trial in vain costs less than an iteration, which takes an HVP. And it is
-not quite in vain: the next one on the same line knows how f bends there, and how far the way back to the level will be.
+Where no pair has been, B⁻¹ is γ times a diagonal (:mod:`levelport.numerics.tangent_lbfgs`). There φ is flatter than the
+newest pair says, and the textbook's γ makes steps too short. So the ascent tries four times the γ that served its last
+step, as far as the pair allows: a trial in vain costs less than an iteration, which takes an HVP. And it is not quite
+in vain: the next one on the same line knows how f bends there, and how far the way back to the level will be.
 """
 
 from __future__ import annotations

@@ -101,9 +101,8 @@ def test_teleport_of_a_network_equals_one_process(ranks: Findings) -> None:
     network, loss = worker.network_setting(slice(0, worker.ROWS))
     objective = ParametersObjective(network.parameters(), loss)
     alone = worker.run_teleport(objective, objective.current())
-    torch.testing.assert_close(
-        first, alone, rtol=1e-5, atol=1e-7
-    )  # sums in another order; the path amplifies last bits
+    # Sums in another order; the path amplifies last bits.
+    torch.testing.assert_close(first, alone, rtol=1e-5, atol=1e-7)
 
 
 def test_teleported_optimizers_move_all_ranks_alike(ranks: Findings) -> None:

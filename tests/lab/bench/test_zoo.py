@@ -18,13 +18,25 @@ SMALL = "squared hinge@5"
 
 
 def test_at_least_80_problems_in_two_halves_that_nobody_chose() -> None:
-    animals = everyone().values()
+    animals = [animal for animal in everyone().values() if not animal.species.practice]
     assert len(animals) >= 80
     for half in ("development", "reported"):
         groups = {animal.species.group for animal in animals if animal.species.half == half}
         assert groups == set(GROUPS)
     assert everyone()["relu pima@5"].species.half == "development"
     assert everyone()["recurrent@5"].species.half == "reported"
+
+
+def test_networks_for_practice_are_developed_on_and_not_in_the_race() -> None:
+    import levelport.lab.bench.zoo_practice  # noqa: F401  (enters its species)
+
+    practice = [animal for animal in everyone().values() if animal.species.practice]
+    assert len(practice) == 54
+    assert {animal.species.half for animal in practice} == {"development"}
+    for animal in practice:
+        assert animal.objective().at(animal.start()).finite
+    raced = {spec.animal for spec in zoo_specs()}  # type: ignore[attr-defined]
+    assert raced.isdisjoint(animal.name for animal in practice)
 
 
 def test_everybody_takes_part_where_dimensions_allow() -> None:

@@ -1,11 +1,11 @@
 """What each mechanism of the default solver is worth: docs/results/solvers-ablations.{csv,md}.
 
-    python scripts/solver_ablations.py                  # everything, about 15 minutes of one core
+    python scripts/solver_ablations.py                  # everything, about 20 minutes of one core
     python scripts/solver_ablations.py "pairs of log"   # these rows again, the others stay
 
 The development half of the zoo and the networks for practice, each problem from its start and from one that is 5 %
-away, 50 Hessian-vector products. What would be returned with fewer is read off the run: the largest gradient norm so
-far, as it will be on the level. A row is the solver with one thing changed; the last ones are other solvers.
+away, with each budget: what is returned counts, as the zoo's referee sees it. A row is the solver with one thing
+changed; the last ones are other solvers.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-import levelport.lab.bench.zoo_practice
-import levelport.lab.bench.zoo_run  # noqa: F401  (both enter their species)
+import levelport.lab.bench.zoo_practice  # noqa: F401  (enters its species)
 from levelport.lab.bench.zoo import GROUPS, Animal, everyone
 from levelport.lab.bench.zoo_baselines import PlainAscent
-from levelport.numerics.tangent_lbfgs import Direction, TangentQuasiNewton
+from levelport.lab.bench.zoo_run import Budget, Contestant, score
+from levelport.numerics.tangent_lbfgs import _Vectors
 from levelport.objective import Point
 from levelport.problems.atomic import write_text
-from levelport.solvers import Auto, Monitor, Solver, TeleportProblem
-from levelport.solvers.certificate import Certificate, Frame
+from levelport.solvers import Auto, Solver, TeleportProblem
+from levelport.solvers.certificate import Frame
 
 ASCENT, WALLS = "levelport.solvers.ascent.", "levelport.solvers.walls."
-DRAWS, HVPS = 2, 50
-READINGS = (("hvps", 10), ("hvps", 25), ("hvps", 50), ("ge", 50), ("ge", 150))
+VECTORS = "levelport.numerics.tangent_lbfgs._Vectors."
+DRAWS = 2
+BUDGETS = (Budget(25), Budget(50), Budget(150, "ge"))
 AS_IT_IS = "as it is"
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 
@@ -45,12 +46,20 @@ def _gain(frame: Frame, point: Point, problem: TeleportProblem) -> float:
     return math.log(size / problem.start.gradient_norm) if size > 0.0 else -math.inf
 
 
-def _with(scale: float) -> Callable[..., Direction]:
-    """The direction as if ``scale`` had been asked for."""
-    return lambda model, _, *, tangent: _direction(model, scale, tangent=tangent)
+def _identity(vectors: _Vectors) -> Tensor:
+    return torch.ones_like(vectors.newest[0])
 
 
-_direction = TangentQuasiNewton.direction
+def _with_the_shorter_scale(vectors: _Vectors, alpha: list[float], newest: int) -> Tensor:
+    """The solver takes γ = ⟨s, W⁻¹ s⟩/⟨s, y⟩; with this number in the place of ⟨s, W⁻¹ s⟩ it is ⟨s, y⟩/⟨y, W y⟩."""
+    products = _inner(vectors, alpha, newest)
+    s, y = vectors.step(newest), vectors.change(newest)
+    sy = torch.dot(s, y)
+    products[len(alpha) + 4 + newest] = sy * sy / torch.dot(y, vectors._weights() * y)
+    return products
+
+
+_inner = _Vectors.inner
 
 
 @dataclass(frozen=True)
@@ -76,26 +85,23 @@ VARIANTS: dict[str, Variant] = {
         {WALLS + "around": lambda problem, frame, above: None},
     ),
     "no way back": Variant(
-        "an ascent that has stalled where it cannot come down to the level stays there", {ASCENT + "_BROKEN": math.inf}
+        "an ascent that has stalled where it cannot come down to the level stays there",
+        {ASCENT + "LevelSetAscent._resume": lambda self: None},
+    ),
+    "any height": Variant(
+        "the path may lie above the level by more than the valleys along the normal are deep",
+        {ASCENT + "_LEFT_OF_DEPTH": math.inf},
     ),
     "no second length": Variant(
         "a good first trial is not followed by one of twice the length", {ASCENT + "_AS_PROMISED": math.inf}
     ),
-    "no diagonal": Variant(
-        "L-BFGS begins with a multiple of the identity, as in textbooks",
-        {"levelport.numerics.tangent_lbfgs._Vectors._weights": lambda self: torch.ones_like(self.newest[0])},
+    "no diagonal": Variant("L-BFGS begins with a multiple of the identity", {VECTORS + "_weights": _identity}),
+    "shorter scale": Variant(
+        "the shorter one of the two scales wherever no pair has been", {VECTORS + "inner": _with_the_shorter_scale}
     ),
-    "textbook scale": Variant(
-        "the shorter scale of L-BFGS wherever no pair has been, always",
-        {ASCENT + "TangentQuasiNewton.direction": _with(0.0)},
-    ),
-    "longer scale": Variant(
-        "the longer scale wherever no pair has been, always",
-        {ASCENT + "TangentQuasiNewton.direction": _with(math.inf)},
-    ),
-    "nothing foreseen": Variant(
-        "a second trial on a line does not make use of how f was seen to bend there",
-        {ASCENT + "LevelSetAscent._foreseen": lambda self, excess, rate, way: 0.0},
+    "textbook beginning": Variant(
+        "neither the diagonal nor the longer scale",
+        {VECTORS + "_weights": _identity, VECTORS + "inner": _with_the_shorter_scale},
     ),
     "pairs of log": Variant("L-BFGS learns from log ‖∇f‖ instead of -‖∇f‖^(-½)", {ASCENT + "_POWER": 0.0}),
     "no account of the excess": Variant(
@@ -117,39 +123,6 @@ VARIANTS: dict[str, Variant] = {
 }
 
 
-class _Profile(Monitor):
-    """Notes the best log gain so far against what has been spent."""
-
-    def __init__(self, problem: TeleportProblem) -> None:
-        super().__init__(problem)
-        self.notes: list[tuple[int, float, float]] = []
-
-    def note(self, gain: float) -> None:
-        best = max(gain, self.notes[-1][2] if self.notes else 0.0)
-        self.notes.append((self.problem.max_hvps - self.hvps_left, self.cost.gradient_equivalents, best))
-
-    def record(self, point: Point, certificate: Certificate, step: float) -> None:
-        super().record(point, certificate, step)
-        excess, size = point.value - self.problem.level, point.gradient_norm
-        if certificate.curvature < 0.0 and excess <= 0.0:
-            left = 1.0
-        else:
-            left = 1.0 - 2.0 * certificate.curvature * (excess / size) / size
-        if left > 0.0:
-            self.note(math.log(size / self.problem.start.gradient_norm) + 0.5 * math.log(left))
-
-    def offer(self, point: Point) -> bool:
-        better = super().offer(point)
-        if better:
-            self.note(math.log(point.gradient_norm / self.problem.start.gradient_norm))
-        return better
-
-    def reading(self, unit: str, amount: int) -> float:
-        """The best log gain for at most ``amount``."""
-        spent = 0 if unit == "hvps" else 1
-        return max((note[2] for note in self.notes if note[spent] <= amount), default=0.0)
-
-
 def start(animal: Animal, draw: int) -> Tensor:
     """The problem's start, or one that is 5 % of its length away."""
     x = animal.start()
@@ -160,23 +133,21 @@ def start(animal: Animal, draw: int) -> Tensor:
     return x + noise * (0.05 * length / math.sqrt(x.numel()) if length > 0.0 else 1e-3)
 
 
-def run(name: str, animal: Animal, draw: int, hvps: int = HVPS) -> dict[str, Any]:
-    """One variant on one problem."""
-    variant, objective = VARIANTS[name], animal.objective()
-    problem = TeleportProblem(objective, objective.at(start(animal, draw), curvature=True), slack=0.0, max_hvps=hvps)
-    monitor = _Profile(problem)
+def run(name: str, animal: Animal, draw: int, budgets: tuple[Budget, ...] = BUDGETS) -> dict[str, Any]:
+    """One variant on one problem: the logarithm of the growth for each budget."""
+    variant = VARIANTS[name]
     with ExitStack() as changed:
         for place, value in variant.changes.items():
             changed.enter_context(patch(place, value))
-        variant.make().solve(problem, monitor)
-    monitor.note(math.log(monitor.best.gradient_norm / problem.start.gradient_norm))
-    readings = {f"{amount} {unit}": monitor.reading(unit, amount) for unit, amount in READINGS}
-    return {"variant": name, "problem": animal.name, "draw": draw, "group": animal.species.group, **readings}
+        seen = [score(Contestant(name, variant.make), animal, budget, start(animal, draw)) for budget in budgets]
+    heights = [math.log(one.gradient_norm / one.start_norm) for one in seen]
+    facts = {budget.name: height for budget, height in zip(budgets, heights, strict=True)}
+    return {"variant": name, "problem": animal.name, "draw": draw, "group": animal.species.group, **facts}
 
 
 def page(table: pd.DataFrame) -> str:
     """Geometric means of reached/best per group, and how sure the differences from the default are."""
-    columns = [f"{amount} {unit}" for unit, amount in READINGS]
+    columns = [budget.name for budget in BUDGETS]
     best = table.groupby(["problem", "draw"])[columns].max().max(axis=1).rename("best").reset_index()
     table = table.merge(best, on=["problem", "draw"])
     count = table[table["variant"] == AS_IT_IS].groupby("group").size()
@@ -186,7 +157,7 @@ def page(table: pd.DataFrame) -> str:
         "Written by `python scripts/solver_ablations.py`; numbers, as logarithms of the growth, in",
         "`solvers-ablations.csv`. The development half of the zoo and more networks for practice: "
         f"{', '.join(f'{count[group] // DRAWS} {group}' for group in GROUPS)} problems,",
-        "from two starts each. A cell has the geometric mean of reached/best at 25 and 50 HVPs and at 150",
+        "from two starts each. A cell has the geometric mean of returned/best with 25 and 50 HVPs and with 150",
         "gradient equivalents, best being the most that any row found. The last columns compare with the default: the",
         "mean of log(row/default) over all networks, with its standard error. A row within two of them cannot be told",
         "from the default.",
@@ -194,7 +165,6 @@ def page(table: pd.DataFrame) -> str:
         f"| | {' | '.join(GROUPS)} | against the default, 50 HVPs | 150 gradient equivalents |",
         "| --- |" + " --- |" * len(GROUPS) + " ---: | ---: |",
     ]
-    shown = ["25 hvps", "50 hvps", "150 ge"]
     default = table[table["variant"] == AS_IT_IS].set_index(["problem", "draw"])
     for name in VARIANTS:
         rows = table[table["variant"] == name]
@@ -204,7 +174,7 @@ def page(table: pd.DataFrame) -> str:
         for group in GROUPS:
             mine = rows[rows["group"] == group]
             cells.append(
-                " / ".join(f"{math.exp((mine[one] - mine['best']).mean()):.2f}".removeprefix("0") for one in shown)
+                " / ".join(f"{math.exp((mine[one] - mine['best']).mean()):.2f}".removeprefix("0") for one in columns)
             )
         networks = rows[rows["group"] != "statistical"].set_index(["problem", "draw"])
         for one in ("50 hvps", "150 ge"):

@@ -90,22 +90,22 @@ def test_counts_of_a_teleport_on_a_test_function() -> None:
     x = torch.tensor([0.5, 0.5], dtype=torch.float64)
     objective = FunctionObjective(function.function, x)
     assert teleport(objective, x).success
-    assert_pinned(median_cost(objective, x), 94.0)
+    assert_pinned(median_cost(objective, x), 85.0)
 
 
 def test_counts_of_a_teleport_on_a_quadratic() -> None:
     quadratic = Quadratic.random(torch.logspace(0, -2, 50, dtype=torch.float64), seed=0)
     result = teleport(quadratic, torch.zeros(50, dtype=torch.float64), max_hvps=ENOUGH)
     assert result.gradient_norm == pytest.approx(quadratic.largest_gradient_norm(torch.zeros(50).double()), rel=1e-6)
-    assert_pinned(result.cost.gradient_equivalents, 151.5)
+    assert_pinned(result.cost.gradient_equivalents, 155.0)
 
 
 def test_counts_of_a_teleport_on_logistic_regression() -> None:
     objective = problem("logreg/ionosphere", reg=1e-3).objective()
     zero = torch.zeros(objective.dimension, dtype=torch.float64)
     start = minimize(objective, zero, "armijo", schedule=Never(), gtol=0.0, max_iterations=5).x
-    assert_pinned(teleport(objective, start, max_hvps=ENOUGH).cost.hvps, 46)
-    assert_pinned(median_cost(objective, start), 179.5)
+    assert_pinned(teleport(objective, start, max_hvps=ENOUGH).cost.hvps, 49)
+    assert_pinned(median_cost(objective, start), 194.0)
 
 
 def test_steps_grow_where_no_curvature_can_be_learnt() -> None:

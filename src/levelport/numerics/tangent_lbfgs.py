@@ -7,11 +7,12 @@ products in that span are known:
     α_i = (⟨s_i, r⟩ - Σ_{j>i} ⟨s_i, y_j⟩ α_j)/⟨s_i, y_i⟩,            newest first,     p = H₀ (r - Σ α_j y_j),
     δ_i = α_i - (⟨y_i, p⟩ + Σ_{j<i} ⟨y_i, s_j⟩ δ_j)/⟨s_i, y_i⟩,      oldest first,     d = p + Σ δ_j s_j,
 
-H₀ acts where no pair has been. Textbooks take γ times the identity, with γ bounded by the newest pair,
-⟨s, y⟩/⟨y, y⟩ ≤ γ ≤ ⟨s, s⟩/⟨s, y⟩, the two step sizes of Barzilai and Borwein. Here it is γ W with a diagonal W, because
-the entries of a network's parameters differ in scale: W_ii² is the ratio of the running means of s_i²/‖s‖² and
-y_i²/‖y‖², that is, the geometric mean of both step sizes in one entry. W has the geometric mean 1 and entries within a
-factor ten of it, and γ is divided by ⟨y, W y⟩/⟨y, y⟩, so that the newest pair sees the same scale.
+H₀ acts where no pair has been. Textbooks take γ times the identity, where γ is ⟨s, y⟩/⟨y, y⟩ of the newest pair, the
+shorter one of the two step sizes of Barzilai and Borwein; the longer one is ⟨s, s⟩/⟨s, y⟩. Here it is γ W with a
+diagonal W, because the entries of a network's parameters differ in scale: W_ii² is the ratio of the running means of
+s_i²/‖s‖² and y_i²/‖y‖², that is, the geometric mean of both step sizes in one entry, within a factor ten of 1. And γ is
+the longer step size, with lengths as W measures them: ⟨s, W⁻¹ s⟩/⟨s, y⟩. A direction that is too long can be cut back
+by whoever searches along it.
 
 The products with a unit normal n give the part of d in the tangent space as well, its slope ⟨d, r⟩ and its length. A
 step brings four new vectors, s, y, r and n, and then p. Their products with everything that is kept are two products of
@@ -34,23 +35,28 @@ from torch import Tensor
 from levelport.numerics.lbfgs import tells_curvature
 
 _PIECE = 4096
-_NEW = 4  # rows of the newest step: s, y, r, n
-_KEPT = 0.9  # of the running means of s² and y², per pair
-_LEAST = 1e-6  # of their own mean, which is added to them: entries that have not moved
+_NEW = 4  # rows of the newest step: r, s, y, n
+_KEPT = 0.9  # of the running sums of s² and y², per pair
+_LEAST = 1e-6  # of their mean entry, which is added to them: entries that have not moved
 _WIDEST = 10.0  # the largest entry of W, and the inverse of the smallest
 
 
 class Direction(NamedTuple):
-    """A vector d with its slope ⟨d, r⟩ and its length, and the γ it was made with."""
+    """A vector d with its slope ⟨d, r⟩ and its length."""
 
     vector: Tensor
     slope: float
     length: float
-    scale: float
 
 
 class _Vectors:
-    """Rows of one matrix: s, y, r and n of the newest step, then the pairs that are kept, by slots."""
+    """Rows of one matrix: r, s, y and n of the newest step in the middle, the y that are kept before, the s after them.
+
+        … y_1 y_0 | r | s y n | s_0 s_1 …
+
+    The slots in use lie around the middle, so that r with all y_j are neighbours, and p, in the place of y, with n and
+    all s_j: a sum over them is one product with a matrix.
+    """
 
     def __init__(self, memory: int, like: Tensor) -> None:
         size = like.numel()
@@ -58,66 +64,85 @@ class _Vectors:
         rows = like.new_empty(_NEW + 2 * memory, pieces, -(-size // pieces))
         flat = rows.view(len(rows), -1)
         flat[:, size:] = 0.0
-        self.newest = flat[:_NEW, :size].unbind()
-        self._rows = rows.transpose(0, 1)
-        self._flat = flat
-        self._direction, self._inner, self._ascent, self._normal = flat[:_NEW].unbind()
-        self._new_pair, self._new = flat[:2], self._rows[:, :_NEW].transpose(1, 2)
+        self._size, self._middle = size, memory
+        self._flat, self._rows = flat, rows.transpose(0, 1)
+        new = self._rows[:, memory : memory + _NEW]
+        self._new, self._new_pair = new, new[:, 1:3]
+        self._pair = flat[memory + 1 : memory + 3, :size]
+        r, s, y, n = flat[memory : memory + _NEW, :size].unbind()
+        self.newest = s, y, r, n
         self._views: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
         self._exact = torch.float32 if like.device.type == "mps" else torch.float64
-        self._squares = like.new_zeros(2, size)  # running means of s² and y², of unit vectors
+        self._squares = like.new_zeros(2, size)  # running sums of s² and y², of unit vectors
+        self._weight = 0.0  # what the entries of either add up to
 
     def _in_use(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The first ``count`` slots with s, y, r and n, in pieces; their s alone, and their y, as columns."""
+        """As columns: all vectors while ``count`` slots are in use, in pieces; y_j and r; and p, n and s_j."""
         if count not in self._views:
-            end = _NEW + 2 * count
-            self._views[count] = self._rows[:, :end], self._flat[_NEW:end:2].T, self._flat[_NEW + 1 : end : 2].T
+            middle, first, end = self._middle, self._middle - count, self._middle + _NEW + count
+            self._views[count] = (
+                self._rows[:, first:end].transpose(1, 2),
+                self._flat[first : middle + 1].T,
+                self._flat[middle + 2 : end].T,
+            )
         return self._views[count]
 
     def products(self, count: int) -> Tensor:
-        """Of the vectors in use with the newest ones, row by row."""
-        return self._summed(torch.bmm(self._in_use(count)[0], self._new))
+        """Of r, s, y and n, each with all vectors in use."""
+        return self._summed(torch.bmm(self._new, self._in_use(count)[0]))
 
     def _summed(self, by_piece: Tensor) -> Tensor:
         return (by_piece if len(by_piece) == 1 else by_piece.sum(0, dtype=self._exact)).view(-1)
 
+    def project(self) -> None:
+        """Take the parts along n out of s and y."""
+        n = self.newest[3]
+        self._pair.addr_(torch.mv(self._pair, n), n, alpha=-1.0)
+
     def keep(self, slot: int, length: float, change: float) -> None:
-        """Copy s and y, whose norms these are; then they are done with and become what the running means take in."""
-        first = _NEW + 2 * slot
-        self._flat[first : first + 2].copy_(self._new_pair)
+        """Copy s and y, whose norms these are; then they are done with and become what the running sums take in."""
         s, y = self.newest[:2]
-        self._squares.mul_(_KEPT)
-        self._squares[0].addcmul_(s.div_(length), s)
-        self._squares[1].addcmul_(y.div_(change), y)
+        self.step(slot).copy_(s)
+        self.change(slot).copy_(y)
+        s.div_(length)
+        y.div_(change)
+        self._squares.mul_(_KEPT).addcmul_(self._pair, self._pair)
+        self._weight = _KEPT * self._weight + 1.0
+
+    def step(self, slot: int) -> Tensor:
+        """s of a pair."""
+        return self._flat[self._middle + _NEW + slot, : self._size]
+
+    def change(self, slot: int) -> Tensor:
+        """y of a pair."""
+        return self._flat[self._middle - 1 - slot, : self._size]
 
     def forget(self) -> None:
-        """The running means of another region."""
+        """The running sums of another region."""
         self._squares.zero_()
+        self._weight = 0.0
 
-    def inner(self, count: int, alpha: list[float], newest: int) -> Tensor:
-        """Write W (r - Σ α_j y_j) where y was; its products with the vectors in use, and the newest pair's ⟨y, W y⟩."""
-        rows, _, changes = self._in_use(count)
-        torch.addmv(self._ascent, changes, self._flat.new_tensor(alpha), alpha=-1.0, out=self._inner)
+    def inner(self, alpha: list[float], newest: int) -> Tensor:
+        """Write W (r - Σ α_j y_j) where y was and W⁻¹ s of the newest pair where s was; their products with all."""
+        vectors, changes, _ = self._in_use(len(alpha))
+        factors = self._flat.new_tensor([*(-number for number in reversed(alpha)), 1.0])
+        torch.mv(changes, factors, out=self._flat[self._middle + 2])
         weights = self._weights()
-        p, y = self.newest[1], self._flat[_NEW + 1 + 2 * newest, : len(weights)]
+        s, p = self.newest[:2]
         p.mul_(weights)
-        seen = torch.dot(torch.mul(weights, y, out=weights), y)
-        products = self._summed(torch.bmm(rows, self._rows[:, 1:2].transpose(1, 2)))
-        return torch.cat([products, seen.to(products.dtype).view(1)])
+        torch.div(self.step(newest), weights, out=s)
+        return self._summed(torch.bmm(self._new_pair, vectors))
 
     def _weights(self) -> Tensor:
         """The diagonal of W."""
-        least = self._squares.mean(1, keepdim=True).mul_(_LEAST).clamp_min_(torch.finfo(self._squares.dtype).tiny)
-        means = self._squares + least
-        weights = torch.div(means[0], means[1], out=means[0]).sqrt_()
-        return weights.div_(torch.log(weights).mean().exp_()).clamp_(1.0 / _WIDEST, _WIDEST)
+        least = max(_LEAST * self._weight / self._size, torch.finfo(self._squares.dtype).tiny)
+        step, change = (self._squares + least).unbind()
+        return step.div_(change).sqrt_().clamp_(1.0 / _WIDEST, _WIDEST)
 
-    def combine(self, count: int, scale: float, delta: list[float], along: float) -> Tensor:
+    def combine(self, scale: float, delta: list[float], along: float) -> Tensor:
         """scale·p + Σ δ_j s_j - along·n, written where the next s will be."""
-        # As tensors: a factor beta= or alpha= must not exceed the range of the dtype.
-        factors = self._flat.new_tensor([*delta, scale, -along])
-        torch.addmv(self._inner.mul_(factors[-2]), self._in_use(count)[1], factors[:-2], out=self._direction)
-        self._direction.addcmul_(self._normal, factors[-1])
+        factors = self._flat.new_tensor([scale, -along, *delta])
+        torch.mv(self._in_use(len(delta))[2], factors, out=self._flat[self._middle + 1])
         return self.newest[0]
 
 
@@ -140,7 +165,6 @@ class TangentQuasiNewton:
         self._ss: list[list[float]] = []
         self._sy: list[list[float]] = []
         self._ys: list[list[float]] = []
-        self._yy: list[list[float]] = []
         # Products with the newest r and n.
         self._rn = math.nan
         self._sr: list[float] = []
@@ -155,51 +179,56 @@ class TangentQuasiNewton:
         """What :meth:`learn` wants to know: products of all vectors with the newest ones."""
         return self._vectors.products(len(self._slots))
 
+    def project(self) -> None:
+        """Take the parts along n out of s and y: what the tangent space at the newest point sees of them."""
+        self._vectors.project()
+
     def learn(self, products: Sequence[float], *, pair: bool = True) -> bool:
         """Take note of the products; whether s and y were a ``pair`` that tells curvature, and are kept."""
-        ss, sy, sr, sn, _, yy, *_, self._rn = products[:12]
-        # Per pair: the products of its s with the new s, y, r and n, and then those of its y.
-        old = [products[16 + 8 * slot : 24 + 8 * slot] for slot in self._slots]
-        keep = pair and tells_curvature(sy, ss, yy)
+        middle = len(self._slots)
+        size = 2 * middle + _NEW
+        by_r, by_s, by_y, by_n = (products[i * size : (i + 1) * size] for i in range(_NEW))
+        steps = [middle + _NEW + slot for slot in self._slots]
+        changes = [middle - 1 - slot for slot in self._slots]
+        r, s, y = range(middle, middle + 3)
+        self._rn = by_n[r]
+        keep = pair and tells_curvature(by_s[y], by_s[s], by_y[y])
         if keep:
-            slot = len(self._slots)
+            slot = middle
             if slot == self._memory:
                 slot = self._drop_oldest()
-                del old[0]
+                del steps[0], changes[0]
             self._slots.append(slot)
-            self._vectors.keep(slot, math.sqrt(ss), math.sqrt(yy))
-            old_s_new_y, old_y_new_s = [row[1] for row in old], [row[4] for row in old]
-            _border(self._ss, [row[0] for row in old], [row[0] for row in old], ss)
-            _border(self._sy, old_s_new_y, old_y_new_s, sy)
-            _border(self._ys, old_y_new_s, old_s_new_y, sy)
-            _border(self._yy, [row[5] for row in old], [row[5] for row in old], yy)
-            old.append([0.0, 0.0, sr, sn])
-        self._sr, self._sn = [row[2] for row in old], [row[3] for row in old]
+            self._vectors.keep(slot, math.sqrt(by_s[s]), math.sqrt(by_y[y]))
+            old_s_new_y, old_y_new_s = [by_y[i] for i in steps], [by_s[i] for i in changes]
+            _border(self._ss, [by_s[i] for i in steps], [by_s[i] for i in steps], by_s[s])
+            _border(self._sy, old_s_new_y, old_y_new_s, by_s[y])
+            _border(self._ys, old_y_new_s, old_s_new_y, by_s[y])
+            steps.append(s)
+        self._sr, self._sn = [by_r[i] for i in steps], [by_n[i] for i in steps]
         return keep
 
     def forget(self) -> None:
         """Drop all pairs: they described another region."""
-        for kept in (self._slots, self._ss, self._sy, self._ys, self._yy):
+        for kept in (self._slots, self._ss, self._sy, self._ys):
             kept.clear()
         self._vectors.forget()
 
-    def direction(self, scale: float = 0.0, *, tangent: bool = True) -> Direction:
-        """d = B⁻¹ r, or its part orthogonal to n, for the newest r and n; there must be a pair.
-
-        γ is ``scale``, as far as the newest pair allows.
-        """
+    def direction(self, *, tangent: bool = True) -> Direction:
+        """d = B⁻¹ r, or its part orthogonal to n, for the newest r and n; there must be a pair."""
         D = [row[i] for i, row in enumerate(self._sy)]
-        count, yy = len(D), self._yy[-1][-1]
+        count, newest = len(D), self._slots[-1]
         alpha, delta = [0.0] * count, [0.0] * count
         for i in reversed(range(count)):  # coefficients that come later are still 0
             alpha[i] = (self._sr[i] - _dot(self._sy[i], alpha)) / D[i]
         by_slot = [0.0] * count
         for slot, number in zip(self._slots, alpha, strict=True):
             by_slot[slot] = number
-        _, pp, pr, pn, *pairs, weighted = self._vectors.inner(count, by_slot, self._slots[-1]).tolist()
-        asked = max(D[-1] / yy, min(scale, self._ss[-1][-1] / D[-1]))
-        gamma = asked * (yy / weighted) if weighted > 0.0 else math.nan
-        ps, py = [pairs[2 * slot] for slot in self._slots], [pairs[2 * slot + 1] for slot in self._slots]
+        products = self._vectors.inner(by_slot, newest).tolist()
+        gamma, by_p = products[count + _NEW + newest] / D[-1], products[2 * count + _NEW :]
+        pr, _, pp, pn = by_p[count : count + _NEW]
+        ps = [by_p[count + _NEW + slot] for slot in self._slots]
+        py = [by_p[count - 1 - slot] for slot in self._slots]
         for i in range(count):
             delta[i] = alpha[i] - (gamma * py[i] + _dot(self._ys[i], delta)) / D[i]
         square = gamma * (gamma * pp + 2.0 * _dot(delta, ps)) + _dot(delta, [_dot(row, delta) for row in self._ss])
@@ -208,11 +237,11 @@ class TangentQuasiNewton:
         square, slope = square - along * along, slope - along * self._rn
         for slot, number in zip(self._slots, delta, strict=True):
             by_slot[slot] = number
-        vector = self._vectors.combine(count, gamma, by_slot, along)
-        return Direction(vector, slope, math.sqrt(square) if square > 0.0 else math.nan, asked)
+        vector = self._vectors.combine(gamma, by_slot, along)
+        return Direction(vector, slope, math.sqrt(square) if square > 0.0 else math.nan)
 
     def _drop_oldest(self) -> int:
-        for table in (self._ss, self._sy, self._ys, self._yy):
+        for table in (self._ss, self._sy, self._ys):
             del table[0]
             for row in table:
                 del row[0]

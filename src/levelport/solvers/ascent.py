@@ -21,21 +21,17 @@ level only bounds the value from above.
 While ‖g‖ still grows fast, φ is often convex along the path, and L-BFGS learns nothing from it. The pairs are therefore
 those of -2 ‖g‖^(-½), which increases with φ and is less convex: its gradient is ‖g‖^(-½) r, the same direction.
 
-Where no pair has been, B⁻¹ is γ times a diagonal (:mod:`levelport.numerics.tangent_lbfgs`). There φ is flatter than the
-newest pair says, and the textbook's γ makes steps too short. So the ascent tries four times the γ that served its last
-step, as far as the pair allows: a trial in vain costs less than an iteration, which takes an HVP. And it is not quite
-in vain: the next one on the same line knows how f bends there, and how far the way back to the level will be.
+Where no pair has been, B⁻¹ is a diagonal with the longer scale that the newest pair allows
+(:mod:`levelport.numerics.tangent_lbfgs`): a trial in vain costs less than an iteration, which takes an HVP.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
-from levelport.numerics.tangent_lbfgs import TangentQuasiNewton
+from levelport.numerics.tangent_lbfgs import Direction, TangentQuasiNewton
 from levelport.objective import Point, read
 from levelport.solvers.certificate import Certificate, Frame, is_kkt, split
 from levelport.solvers.contract import Monitor, TeleportProblem
@@ -49,28 +45,16 @@ _LONGEST = 2.0  # predicted growth of log ‖∇f‖ in one step; beyond it the 
 _AS_PROMISED = 0.7  # fraction of the predicted growth from which a step of twice the length is tried
 _WORTH_A_GRADIENT = 1e-2  # growth of log ‖∇f‖ that is; below it no second trial is made after a good one
 _POWER = 0.5  # pairs are taken of -‖g‖^(-_POWER)/_POWER
-_BOLDER = 4.0  # how many times the γ that served the last step is tried next
 _CORRECTIONS = 3  # values along the normal per trial
 _LEFT_OF_GROWTH = 0.1  # part of the predicted growth that the excess left after the way back may be worth
 _LEFT_OF_WAY = 0.05  # and part of what f changes over the step's length along the normal
+_LEFT_OF_DEPTH = 1.0  # and part of the depth of the shallowest valley on the way, ‖g‖²/(2λ)
+_WARNED = 0.1  # part of the depth of valleys that is still believed in after a promise was broken
 _SURE = 0.1  # what the excess is worth in log ‖∇f‖, below which the next correction hits in 97 of 100 cases
-_FORESEEN = 0.5  # of a step's length, the longest way back that is gone before f has been seen there
-_CLEAR_OF_THE_BOTTOM = 0.9  # part of the depth of the parabola along n, above which the level is not foreseen
 _NEAR = 0.1  # the level is near if what f changes over so much of the last step, along the normal, leads there
 _BROKEN = 0.02  # loss of log ‖∇f‖ on the way to the level, from which on the ascent goes back to where it keeps it
 _A_GOOD_PART = 0.3  # growth of log ‖∇f‖ over the distance come; 1 and ½ where it grows as that, or as its root
 _MAX_IDLE = 6  # steps without a new best merit, which roundings may call for
-
-
-@dataclass
-class _Line:
-    """Where a search goes, x + a d, with the slope of φ along it, and how f bends there: nan until a trial shows it."""
-
-    direction: Tensor
-    slope: float
-    length: float
-    scale: float
-    bend: float = math.nan
 
 
 class LevelSetAscent:
@@ -105,7 +89,8 @@ class LevelSetAscent:
         self._quasi_newton = vectors
         self._distance = 0.0 if start is problem.start else math.inf  # an upper bound of ‖x - w‖
         self._step_length = math.nan
-        self._scale = math.inf  # γ of L-BFGS, as far as the last step made use of it
+        self._here = 0.0  # merit of the present iterate
+        self._depth = math.inf  # of the valley along n, where it was shallowest
         self._failures = 0
         self._idle = 0
         self._best, self._best_inside = start, False
@@ -138,8 +123,7 @@ class LevelSetAscent:
             else:  # a factor alpha= must not exceed the range of the dtype
                 torch.sub(old.ascent, torch.div(gradient, size, out=y), alpha=ratio, out=y)
             if expected:
-                s.addcmul_(n, torch.dot(s, n), value=-1.0)
-                y.addcmul_(n, torch.dot(y, n), value=-1.0)
+                model.project()
         torch.div(gradient, size, out=r)
         curvature, *products, residual = read([along, model.products()], [tangential])
         point.product_sizes = curvature, residual, math.hypot(curvature, residual)
@@ -170,6 +154,9 @@ class LevelSetAscent:
             return
         self._on_level = frame.on_level
         self._here = merit(frame, frame.point, self.problem)
+        if frame.certificate.curvature > 0.0:
+            size = frame.point.gradient_norm
+            self._depth = min(self._depth, 0.5 * size * (size / frame.certificate.curvature))
         self._idle += 1
         self._keep(frame.point, self._here)
         self.monitor.record(frame.point, frame.certificate, self._step_length)
@@ -178,7 +165,7 @@ class LevelSetAscent:
             self.status = TeleportStatus.CONVERGED
         elif self._good_enough():
             self.status = TeleportStatus.TARGET_REACHED
-        elif self._idle > _MAX_IDLE:
+        elif self._idle > _MAX_IDLE or self._here == -math.inf:  # no way down to the level, it seems
             self.status = TeleportStatus.STALLED
 
     def _is_kkt(self, point: Point, *, on_level: bool) -> bool:
@@ -245,25 +232,24 @@ class LevelSetAscent:
             self._recover()
             return None
         self._failures = 0
-        self._scale = found[1] * line.scale
         self._step_length = found[1] * line.length
         self._distance += 2.0 * self._step_length  # the way back to the level is no longer than the way out
         return found[0]
 
-    def _line(self) -> _Line:
+    def _line(self) -> Direction:
         """d = B⁻¹ r in the tangent space; steepest ascent where L-BFGS has no ascent direction."""
         frame, model = self.frame, self._quasi_newton
         if model.informed:
-            found = model.direction(_BOLDER * self._scale, tangent=frame.on_level)
+            found = model.direction(tangent=frame.on_level)
             if math.isfinite(found.length) and found.slope > 1e-6 * found.length * frame.ascent_norm:
-                return _Line(*found)
+                return found
             model.forget()
-        return _Line(frame.ascent, frame.ascent_norm * frame.ascent_norm, frame.ascent_norm, math.inf)
+        return Direction(frame.ascent, frame.ascent_norm * frame.ascent_norm, frame.ascent_norm)
 
-    def _room(self, line: _Line) -> float:
+    def _room(self, line: Direction) -> float:
         """The longest step along ``line`` within the radius."""
         offset = self.point.x - self.problem.start.x
-        along, self._distance = read([torch.dot(line.direction, offset)], [offset])
+        along, self._distance = read([torch.dot(line.vector, offset)], [offset])
         return room(along / line.length, self._distance, self.radius) / line.length
 
     def _first_length(self) -> float:
@@ -275,7 +261,7 @@ class LevelSetAscent:
             return 2.0 * self._step_length
         return 0.5 * self.point.gradient_norm / self.frame.image_norm
 
-    def _search(self, line: _Line, step: float) -> tuple[Point, float] | None:
+    def _search(self, line: Direction, step: float) -> tuple[Point, float] | None:
         """Backtrack from ``step`` until the corrected merit grows enough; the point and its step, or None."""
         roundings = self._roundings()
         for attempt in range(_MAX_TRIALS):
@@ -302,7 +288,7 @@ class LevelSetAscent:
         eps, size = torch.finfo(self.problem.objective.dtype).eps, self.point.gradient_norm
         return 4.0 * eps * (1.0 + abs(self.frame.certificate.curvature / size * (self.problem.level / size)))
 
-    def _trial(self, line: _Line, step: float) -> tuple[Point | None, float]:
+    def _trial(self, line: Direction, step: float) -> tuple[Point | None, float]:
         """x + step·d brought back towards the level; or None and the factor to shorten the step by."""
         problem, frame, size = self.problem, self.frame, self.point.gradient_norm
         curvature, way, growth = frame.certificate.curvature, step * line.length, step * line.slope
@@ -311,25 +297,22 @@ class LevelSetAscent:
         beside = self.point.value - problem.level if frame.on_level else 0.0
         approach = math.copysign(min(abs(beside), 0.5 * way * rate), beside)
         aim = problem.level + beside - approach
-        t = self._foreseen(approach + 0.5 * line.bend * way * way, rate, way) if frame.on_level else 0.0
-        trial = problem.objective.at(self._beside(line, step, t), curvature=True)
+        trial = problem.objective.at(shifted(self.point.x, line.vector, step), curvature=True)
         if not math.isfinite(trial.value):
             return None, 0.25
         if frame.on_level or trial.value > problem.level:
-            excess, foreseen = trial.value - aim, t != 0.0
-            above = excess + t * (rate - 0.5 * curvature * t)  # without the way back
-            line.bend = 2.0 * ((above - approach) / way) / way if way > 0.0 else math.nan
-            steep = 2.0 * curvature * (above / rate) / rate
+            t, excess = 0.0, trial.value - aim
+            steep = 2.0 * curvature * (excess / rate) / rate
             if steep > 1.0:  # the parabola along n does not come down to the level; excess grows like the step's square
                 return None, max(0.1, min(0.5, math.sqrt(0.5 / steep)))
             for correction in range(_CORRECTIONS + 1):
                 left = abs(curvature * (excess / rate)) / rate
-                if left <= _LEFT_OF_GROWTH * min(growth, 1.0) and abs(excess) <= _LEFT_OF_WAY * way * rate:
+                near = min(_LEFT_OF_WAY * way * rate, _LEFT_OF_DEPTH * self._depth)
+                if left <= _LEFT_OF_GROWTH * min(growth, 1.0) and abs(excess) <= near:
                     break
                 if correction == _CORRECTIONS:
                     return None, 0.5
-                first = correction == 0 and not foreseen
-                back = parabola_root(excess, rate, curvature) if first else excess / rate
+                back = parabola_root(excess, rate, curvature) if correction == 0 else excess / rate
                 t += back
                 if back == 0.0:
                     return None, 0.5
@@ -347,19 +330,6 @@ class LevelSetAscent:
         if self._distance + 2.0 * way > self.radius and not self._within_radius(trial):
             return None, 0.5
         return (trial, 1.0) if trial.finite and trial.gradient_norm > 0.0 else (None, 0.25)
-
-    def _beside(self, line: _Line, step: float, t: float) -> Tensor:
-        """x + step·d - t n."""
-        x = shifted(self.point.x, line.direction, step)
-        return shifted(x, self.frame.normal, -t, out=x) if t else x
-
-    def _foreseen(self, excess: float, rate: float, way: float) -> float:
-        """The way back from an ``excess`` that another trial on the line leads to expect, if it is a sure one."""
-        curvature = self.frame.certificate.curvature
-        if 2.0 * curvature * (excess / rate) / rate >= _CLEAR_OF_THE_BOTTOM:
-            return 0.0
-        t = parabola_root(excess, rate, curvature)
-        return t if abs(t) <= _FORESEEN * way else 0.0  # nan is not
 
     def _within_radius(self, point: Point) -> bool:
         (distance,) = read([], [point.x - self.problem.start.x])
@@ -398,13 +368,16 @@ class LevelSetAscent:
         """A stalled ascent whose best iterate does not keep its promise on the level goes on from the best that does.
 
         The merit believes in a parabola along the normal. Where f bends otherwise, as behind a softmax, the valley
-        under an iterate may have its bottom above the level: there is no way down, and none forward.
+        under an iterate may have its bottom above the level: there is no way down, and none forward. From now on the
+        path keeps nearer to the level.
         """
         best = self.monitor.best
         lost = self.merit - math.log(best.gradient_norm / self.problem.start.gradient_norm)
-        if lost <= _BROKEN or best is self.problem.start or self.monitor.should_stop(hvps_needed=3) is not None:
+        kept = lost <= _BROKEN and self._here > -math.inf
+        if kept or self.monitor.should_stop(hvps_needed=3) is not None:
             return
         self._quasi_newton.forget()
+        self._depth *= _WARNED
         self.status, self.merit, self._distance = None, -math.inf, math.inf
         self._step_length, self._failures = math.nan, 0
         self._enter(self._frame(best))

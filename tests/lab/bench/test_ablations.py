@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from levelport.lab.bench.zoo import everyone
+from levelport.lab.bench.zoo_run import Budget
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "solver_ablations.py"
 
@@ -30,18 +31,20 @@ def ablations() -> ModuleType:
 
 def test_every_variant_runs_and_the_page_has_a_row_for_it(ablations: ModuleType) -> None:
     some = [everyone()[name] for name in ("student regression@0", "tanh ionosphere@5", "relu pima@5", "deep linear@0")]
-    rows = [ablations.run(name, animal, 1, hvps=6) for name in ablations.VARIANTS for animal in some]
+    rows = [ablations.run(name, animal, 1, (Budget(6),)) for name in ablations.VARIANTS for animal in some]
     rows += [{**row, "group": "float32"} for row in rows if row["group"] == "relu"]
     table = pd.DataFrame(rows)
-    assert (table["10 hvps"] > 0.0).all()
+    assert (table["6 hvps"] > 0.0).all()
+    for budget in ablations.BUDGETS:
+        table[budget.name] = table["6 hvps"]
     page = ablations.page(table)
     assert all(f"| {name}: " in page for name in ablations.VARIANTS)
 
 
 def test_one_thing_is_changed_while_the_variant_runs_and_put_back_after(ablations: ModuleType) -> None:
     animal = everyone()["tanh ionosphere@5"]
-    before = ablations.run(ablations.AS_IT_IS, animal, 0, hvps=8)
-    changed = ablations.run("textbook scale", animal, 0, hvps=8)
-    after = ablations.run(ablations.AS_IT_IS, animal, 0, hvps=8)
+    before = ablations.run(ablations.AS_IT_IS, animal, 0, (Budget(8),))
+    changed = ablations.run("shorter scale", animal, 0, (Budget(8),))
+    after = ablations.run(ablations.AS_IT_IS, animal, 0, (Budget(8),))
     assert {**before, "variant": ""} == {**after, "variant": ""}
-    assert before["10 hvps"] != changed["10 hvps"]
+    assert before["8 hvps"] != changed["8 hvps"]

@@ -4,9 +4,8 @@
 
     overhead = (processor time of the teleport - processor time inside evaluations) / processor time inside evaluations.
 
-The second number comes from the same teleport once more, with a meter around every evaluation, whose own work is not the
-solver's. Processor time of the thread, one thread, problems in turn, median of the rounds. Leave the machine alone
-meanwhile: the processor's caches are shared. About two minutes.
+Processor time of the thread, one thread, problems in turn, median of the rounds. Leave the machine alone meanwhile: the
+processor's caches are shared. About two minutes.
 """
 
 from __future__ import annotations
@@ -72,11 +71,10 @@ def main() -> None:
     seen: dict[str, list[tuple[float, float]]] = {name: [] for name in CASES}
     for _ in range(ROUNDS + 1):
         for name, (objective, x) in built.items():
-            began = time.thread_time()
-            teleport(objective, x, max_hvps=CASES[name][1])
-            total = time.thread_time() - began
             metered = Metered(objective, clock=time.thread_time)
+            began = time.thread_time()
             teleport(metered, x, max_hvps=CASES[name][1])
+            total = time.thread_time() - began
             seen[name].append((total, metered.evaluation_seconds))
     rows = []
     for name, rounds in seen.items():

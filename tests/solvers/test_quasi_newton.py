@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -108,18 +110,20 @@ def step(model: TangentQuasiNewton, s: Tensor, y: Tensor, r: Tensor, n: Tensor) 
 @pytest.mark.parametrize("tangent", [False, True])
 @pytest.mark.parametrize("count", [1, 4, 5, 6, 13])
 @pytest.mark.parametrize("dimension", [3, 20, 10_001])
-def test_on_the_host_is_bfgs_projected(dimension: int, count: int, tangent: bool) -> None:
+@pytest.mark.parametrize("memory", [1, 5])
+def test_on_the_host_is_bfgs_projected(memory: int, dimension: int, count: int, tangent: bool) -> None:
     """Dense where that fits, against the textbook's two loops where it does not."""
     pairs = random_pairs(dimension, count) if dimension < 100 else sparse_pairs(dimension, count)
     generator = torch.Generator().manual_seed(1)
     r, n = torch.randn(2, dimension, generator=generator, dtype=torch.float64)
     n /= n.norm()
-    model = TangentQuasiNewton(5, r)
+    model = TangentQuasiNewton(memory, r)
     assert not model.informed
     for s, y in pairs:
         assert step(model, s, y, r, n)
     diagonal = diagonal_of(pairs)
-    expected = dense_inverse(pairs, 5, diagonal) @ r if dimension < 100 else two_loop(pairs[-5:], diagonal, r)
+    dense = dimension < 100
+    expected = dense_inverse(pairs, memory, diagonal) @ r if dense else two_loop(pairs[-memory:], diagonal, r)
     if tangent:
         expected -= torch.dot(expected, n) * n
     found = model.direction(tangent=tangent)
@@ -169,5 +173,29 @@ def test_on_the_host_refused_pairs_change_nothing() -> None:
     assert found.slope == pytest.approx(expected.slope)
     model.forget()
     assert not model.informed
+    assert step(model, s, 2.0 * s, r, n)
+    torch.testing.assert_close(model.direction().vector, 0.5 * r)
+
+
+@pytest.mark.parametrize("dimension", [3, 5001])
+def test_on_the_host_projecting_takes_the_normal_out_of_s_and_y(dimension: int) -> None:
+    s, y, r, n = torch.randn(4, dimension, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    n /= n.norm()
+    model = TangentQuasiNewton(2, r)
+    for row, vector in zip(model.newest, (s, y, r, n), strict=True):
+        row.copy_(vector)
+    model.project()
+    for row, expected in zip(model.newest, (s - (s @ n) * n, y - (y @ n) * n, r, n), strict=True):
+        torch.testing.assert_close(row, expected)
+
+
+def test_on_the_host_factors_beyond_the_range_do_no_lasting_harm() -> None:
+    """γ is infinite in float32 here. Infinity times the zeros that rows are padded with must not outlive it."""
+    s = torch.randn(5001, generator=torch.Generator().manual_seed(0))
+    r, n = torch.eye(5001)[:2]
+    model = TangentQuasiNewton(3, r)
+    assert step(model, 1e17 * s, 2e-23 * s, r, n)
+    assert not math.isfinite(float(model.direction().vector.norm()))
+    model.forget()
     assert step(model, s, 2.0 * s, r, n)
     torch.testing.assert_close(model.direction().vector, 0.5 * r)

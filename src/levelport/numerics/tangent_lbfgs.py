@@ -82,8 +82,8 @@ class _Vectors:
             middle, first, end = self._middle, self._middle - count, self._middle + _NEW + count
             self._views[count] = (
                 self._rows[:, first:end].transpose(1, 2),
-                self._flat[first : middle + 1].T,
-                self._flat[middle + 2 : end].T,
+                self._flat[first : middle + 1, : self._size].T,
+                self._flat[middle + 2 : end, : self._size].T,
             )
         return self._views[count]
 
@@ -126,9 +126,9 @@ class _Vectors:
         """Write W (r - Σ α_j y_j) where y was and W⁻¹ s of the newest pair where s was; their products with all."""
         vectors, changes, _ = self._in_use(len(alpha))
         factors = self._flat.new_tensor([*(-number for number in reversed(alpha)), 1.0])
-        torch.mv(changes, factors, out=self._flat[self._middle + 2])
-        weights = self._weights()
         s, p = self.newest[:2]
+        torch.mv(changes, factors, out=p)
+        weights = self._weights()
         p.mul_(weights)
         torch.div(self.step(newest), weights, out=s)
         return self._summed(torch.bmm(self._new_pair, vectors))
@@ -142,8 +142,7 @@ class _Vectors:
     def combine(self, scale: float, delta: list[float], along: float) -> Tensor:
         """scale·p + Σ δ_j s_j - along·n, written where the next s will be."""
         factors = self._flat.new_tensor([scale, -along, *delta])
-        torch.mv(self._in_use(len(delta))[2], factors, out=self._flat[self._middle + 1])
-        return self.newest[0]
+        return torch.mv(self._in_use(len(delta))[2], factors, out=self.newest[0])
 
 
 class TangentQuasiNewton:

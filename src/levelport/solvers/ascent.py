@@ -14,7 +14,11 @@ its norm is the KKT residual, and along the normal φ changes with f at the rate
 3. accept     if the merit grew by a fraction of a⟨r, d⟩, and try twice the step where it grew as fast as promised; one
    *HVP* at the new point gives the next r.
 
-So the path stays near the level at some 3.5 gradient equivalents per iteration; only the returned point is put onto it.
+So the path stays near the level at some four to six gradient equivalents per iteration, two of which are the HVP; only
+the returned point is put onto it. Near: a parabola along n believes in a way down from anywhere, but behind a softmax f
+is nearly linear far above the level. So no more excess is left than the valley would be deep if its bottom were as near
+as it was at any iterate before.
+
 Where λ < 0 in sub-level mode the gradient grows into the interior: there the full gradient H n/‖g‖ is followed, and the
 level only bounds the value from above.
 
@@ -48,8 +52,8 @@ _POWER = 0.5  # pairs are taken of -‖g‖^(-_POWER)/_POWER
 _CORRECTIONS = 3  # values along the normal per trial
 _LEFT_OF_GROWTH = 0.1  # part of the predicted growth that the excess left after the way back may be worth
 _LEFT_OF_WAY = 0.05  # and part of what f changes over the step's length along the normal
-_LEFT_OF_DEPTH = 1.0  # and part of the depth of the shallowest valley on the way, ‖g‖²/(2λ)
-_WARNED = 0.1  # part of the depth of valleys that is still believed in after a promise was broken
+_LEFT_OF_DEPTH = 1.0  # and part of the depth ½ ‖g‖ t of the valley, if its bottom is as near as it ever was, t = ‖g‖/λ
+_WARNED = 0.1  # part of that depth which is still believed in after a promise was broken
 _SURE = 0.1  # what the excess is worth in log ‖∇f‖, below which the next correction hits in 97 of 100 cases
 _NEAR = 0.1  # the level is near if what f changes over so much of the last step, along the normal, leads there
 _BROKEN = 0.02  # loss of log ‖∇f‖ on the way to the level, from which on the ascent goes back to where it keeps it
@@ -89,8 +93,7 @@ class LevelSetAscent:
         self._quasi_newton = vectors
         self._distance = 0.0 if start is problem.start else math.inf  # an upper bound of ‖x - w‖
         self._step_length = math.nan
-        self._here = 0.0  # merit of the present iterate
-        self._depth = math.inf  # of the valley along n, where it was shallowest
+        self._reach = math.inf  # how far down the normal the bottom of the valley is, where it was nearest
         self._failures = 0
         self._idle = 0
         self._best, self._best_inside = start, False
@@ -155,8 +158,7 @@ class LevelSetAscent:
         self._on_level = frame.on_level
         self._here = merit(frame, frame.point, self.problem)
         if frame.certificate.curvature > 0.0:
-            size = frame.point.gradient_norm
-            self._depth = min(self._depth, 0.5 * size * (size / frame.certificate.curvature))
+            self._reach = min(self._reach, frame.point.gradient_norm / frame.certificate.curvature)
         self._idle += 1
         self._keep(frame.point, self._here)
         self.monitor.record(frame.point, frame.certificate, self._step_length)
@@ -165,7 +167,7 @@ class LevelSetAscent:
             self.status = TeleportStatus.CONVERGED
         elif self._good_enough():
             self.status = TeleportStatus.TARGET_REACHED
-        elif self._idle > _MAX_IDLE or self._here == -math.inf:  # no way down to the level, it seems
+        elif self._idle > _MAX_IDLE:
             self.status = TeleportStatus.STALLED
 
     def _is_kkt(self, point: Point, *, on_level: bool) -> bool:
@@ -307,7 +309,7 @@ class LevelSetAscent:
                 return None, max(0.1, min(0.5, math.sqrt(0.5 / steep)))
             for correction in range(_CORRECTIONS + 1):
                 left = abs(curvature * (excess / rate)) / rate
-                near = min(_LEFT_OF_WAY * way * rate, _LEFT_OF_DEPTH * self._depth)
+                near = min(_LEFT_OF_WAY * way * rate, _LEFT_OF_DEPTH * 0.5 * size * self._reach)
                 if left <= _LEFT_OF_GROWTH * min(growth, 1.0) and abs(excess) <= near:
                     break
                 if correction == _CORRECTIONS:
@@ -355,7 +357,8 @@ class LevelSetAscent:
         self.monitor.offer(self.landed)
         if done and self.landed is not self.point and self.landed.finite and self.landed.gradient_norm > 0.0:
             # The product that is spent here is the one that the certificate of the point returned would take.
-            self.status, self._distance = None, math.inf
+            # What iterates beside the level promised is no longer what counts.
+            self.status, self.merit, self._idle, self._distance = None, -math.inf, 0, math.inf
             self._enter(self._frame(self.landed))
         elif reached and not self.problem.meets_target(self.landed, self.frame.certificate):
             self.status = None
@@ -373,11 +376,10 @@ class LevelSetAscent:
         """
         best = self.monitor.best
         lost = self.merit - math.log(best.gradient_norm / self.problem.start.gradient_norm)
-        kept = lost <= _BROKEN and self._here > -math.inf
-        if kept or self.monitor.should_stop(hvps_needed=3) is not None:
+        if lost <= _BROKEN or self.monitor.should_stop(hvps_needed=3) is not None:
             return
         self._quasi_newton.forget()
-        self._depth *= _WARNED
+        self._reach *= _WARNED
         self.status, self.merit, self._distance = None, -math.inf, math.inf
         self._step_length, self._failures = math.nan, 0
         self._enter(self._frame(best))

@@ -16,8 +16,8 @@ its norm is the KKT residual, and along the normal φ changes with f at the rate
 
 So the path stays near the level at some four to six gradient equivalents per iteration, two of which are the HVP; only
 the returned point is put onto it. Near: a parabola along n believes in a way down from anywhere, but behind a softmax f
-is nearly linear far above the level. So no more excess is left than the valley would be deep if its bottom were as near
-as it was at any iterate before.
+is nearly linear far above the level. So what is left of the excess is a small part of the depth that the valley would
+have if its bottom were as near as it was at any iterate before.
 
 Where λ < 0 in sub-level mode the gradient grows into the interior: there the full gradient H n/‖g‖ is followed, and the
 level only bounds the value from above.
@@ -52,7 +52,7 @@ _POWER = 0.5  # pairs are taken of -‖g‖^(-_POWER)/_POWER
 _CORRECTIONS = 3  # values along the normal per trial
 _LEFT_OF_GROWTH = 0.1  # part of the predicted growth that the excess left after the way back may be worth
 _LEFT_OF_WAY = 0.05  # and part of what f changes over the step's length along the normal
-_LEFT_OF_DEPTH = 1.0  # and part of the depth ½ ‖g‖ t of the valley, if its bottom is as near as it ever was, t = ‖g‖/λ
+_LEFT_OF_DEPTH = 0.3  # and part of the depth ½ ‖g‖ t of the valley, if its bottom is as near as it ever was, t = ‖g‖/λ
 _WARNED = 0.1  # part of that depth which is still believed in after a promise was broken
 _SURE = 0.1  # what the excess is worth in log ‖∇f‖, below which the next correction hits in 97 of 100 cases
 _NEAR = 0.1  # the level is near if what f changes over so much of the last step, along the normal, leads there

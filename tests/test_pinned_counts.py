@@ -2,7 +2,7 @@
 
 A run is deterministic on one machine; between machines rounding may turn one decision, which shifts a count by a step
 or two. So the tolerance is small but not zero, and where rounding decides a whole step of a teleport (it does on
-Goldstein and Price's function: 85 to 94) the pinned count is the median over starts that differ in their last bits. A
+Goldstein and Price's function: 85 to 88) the pinned count is the median over starts that differ in their last bits. A
 count that falls below its band is good news: pin the new one.
 """
 

@@ -27,7 +27,7 @@ import levelport.lab.bench.zoo_practice  # noqa: F401  (enters its species)
 from levelport.lab.bench.zoo import GROUPS, Animal, everyone
 from levelport.lab.bench.zoo_baselines import PlainAscent
 from levelport.lab.bench.zoo_run import Budget, Contestant, score
-from levelport.numerics.tangent_lbfgs import _Vectors
+from levelport.numerics.tangent_lbfgs import _NEW, _Vectors
 from levelport.objective import Point
 from levelport.problems.atomic import write_text
 from levelport.solvers import Auto, Solver, TeleportProblem
@@ -55,7 +55,7 @@ def _with_the_shorter_scale(vectors: _Vectors, alpha: list[float], newest: int) 
     products = _inner(vectors, alpha, newest)
     s, y = vectors.step(newest), vectors.change(newest)
     sy = torch.dot(s, y)
-    products[len(alpha) + 4 + newest] = sy * sy / torch.dot(y, vectors._weights() * y)
+    products[len(alpha) + _NEW + newest] = sy * sy / torch.dot(y, vectors._weights() * y)
     return products
 
 
@@ -123,23 +123,13 @@ VARIANTS: dict[str, Variant] = {
 }
 
 
-def start(animal: Animal, draw: int) -> Tensor:
-    """The problem's start, or one that is 5 % of its length away."""
-    x = animal.start()
-    if draw == 0:
-        return x
-    noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(draw), dtype=torch.float64).to(x)
-    length = float(torch.linalg.vector_norm(x))
-    return x + noise * (0.05 * length / math.sqrt(x.numel()) if length > 0.0 else 1e-3)
-
-
 def run(name: str, animal: Animal, draw: int, budgets: tuple[Budget, ...] = BUDGETS) -> dict[str, Any]:
     """One variant on one problem: the logarithm of the growth for each budget."""
     variant = VARIANTS[name]
     with ExitStack() as changed:
         for place, value in variant.changes.items():
             changed.enter_context(patch(place, value))
-        seen = [score(Contestant(name, variant.make), animal, budget, start(animal, draw)) for budget in budgets]
+        seen = [score(Contestant(name, variant.make), animal, budget, draw) for budget in budgets]
     heights = [math.log(one.gradient_norm / one.start_norm) for one in seen]
     facts = {budget.name: height for budget, height in zip(budgets, heights, strict=True)}
     return {"variant": name, "problem": animal.name, "draw": draw, "group": animal.species.group, **facts}

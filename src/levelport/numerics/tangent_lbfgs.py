@@ -118,7 +118,7 @@ class _Vectors:
         return self._flat[self._middle - 1 - slot, : self._size]
 
     def forget(self) -> None:
-        """The running sums of another region."""
+        """Drop the running sums: they are of another region."""
         self._squares.zero_()
         self._weight = 0.0
 

@@ -357,9 +357,7 @@ class LevelSetAscent:
         self.monitor.offer(self.landed)
         if done and self.landed is not self.point and self.landed.finite and self.landed.gradient_norm > 0.0:
             # The product that is spent here is the one that the certificate of the point returned would take.
-            # What iterates beside the level promised is no longer what counts.
-            self.status, self.merit, self._idle, self._distance = None, -math.inf, 0, math.inf
-            self._enter(self._frame(self.landed))
+            self._go_on_from(self.landed)
         elif reached and not self.problem.meets_target(self.landed, self.frame.certificate):
             self.status = None
         elif self.status is TeleportStatus.STALLED:
@@ -380,9 +378,13 @@ class LevelSetAscent:
             return
         self._quasi_newton.forget()
         self._reach *= _WARNED
-        self.status, self.merit, self._distance = None, -math.inf, math.inf
         self._step_length, self._failures = math.nan, 0
-        self._enter(self._frame(best))
+        self._go_on_from(best)
+
+    def _go_on_from(self, point: Point) -> None:
+        """From a point on the level; what iterates beside it promised is no longer what counts."""
+        self.status, self.merit, self._distance = None, -math.inf, math.inf
+        self._enter(self._frame(point))
 
     def let_go(self) -> TangentQuasiNewton:
         """The vectors of an ascent that is over, for another one; the frame's are among them."""

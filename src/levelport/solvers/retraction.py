@@ -24,9 +24,9 @@ def parabola_root(excess: float, slope: float, curvature: float) -> float:
     return 2.0 * excess / (slope + math.sqrt(below)) if below > 0.0 else excess / slope
 
 
-def shifted(x: Tensor, v: Tensor, by: float, *, out: Tensor | None = None) -> Tensor:
+def shifted(x: Tensor, v: Tensor, by: float) -> Tensor:
     """x + by·v, infinite where ``by`` is beyond the range of x: torch refuses such a factor in its fused form."""
-    return torch.add(x, v, alpha=by, out=out) if abs(by) <= torch.finfo(x.dtype).max else x + by * v
+    return torch.add(x, v, alpha=by) if abs(by) <= torch.finfo(x.dtype).max else x + by * v
 
 
 def retract(

@@ -19,6 +19,7 @@ are more to practise on in :mod:`levelport.lab.bench.zoo_practice`, which are no
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -72,9 +73,14 @@ class Animal:
         loss, start = self.species.make()
         return FunctionObjective(loss, like=start)
 
-    def start(self) -> Tensor:
-        """The point to teleport from, as a flat vector."""
-        return _descended(self.species.name)[self.steps].clone()
+    def start(self, draw: int = 0) -> Tensor:
+        """The point to teleport from, as a flat vector; for other draws than 0 one that is 5 % of its length away."""
+        x = _descended(self.species.name)[self.steps].clone()
+        if draw == 0:
+            return x
+        noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(draw), dtype=torch.float64).to(x)
+        length = float(torch.linalg.vector_norm(x))
+        return x + noise * (0.05 * length / math.sqrt(x.numel()) if length > 0.0 else 1e-3)
 
 
 def everyone() -> dict[str, Animal]:

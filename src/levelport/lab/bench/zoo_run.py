@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
 import levelport.lab.bench.zoo_networks
 import levelport.lab.bench.zoo_statistical  # noqa: F401  (both enter their species)
@@ -103,23 +102,23 @@ class Score:
     status: TeleportStatus
 
 
-def score(contestant: Contestant, animal: Animal, budget: Budget, start: Tensor | None = None) -> Score:
-    """Run ``contestant``, from another ``start`` than the problem's own if there is one, and judge what it returns."""
+def score(contestant: Contestant, animal: Animal, budget: Budget, draw: int = 0) -> Score:
+    """Run ``contestant`` from the problem's start, or another ``draw`` of it, and evaluate what it returns afresh."""
     solver = contestant.make()
     objective = animal.objective()
     if contestant.differences:
         objective = GradientDifferences(objective)
-    here = objective.at(animal.start() if start is None else start, curvature=True)
-    slack = solver.slack(here.value, objective.dtype)
+    start = objective.at(animal.start(draw), curvature=True)
+    slack = solver.slack(start.value, objective.dtype)
     in_products = budget.unit == "hvps"
-    problem = TeleportProblem(objective, here, slack=slack, max_hvps=budget.amount if in_products else UNLIMITED)
+    problem = TeleportProblem(objective, start, slack=slack, max_hvps=budget.amount if in_products else UNLIMITED)
     monitor = Monitor(problem) if in_products else _Metered(problem, budget.amount)
     outcome = solver.solve(problem, monitor)
     cost = monitor.cost
     judge = animal.objective().at(outcome.point.x)
-    excess = judge.value - here.value
+    excess = judge.value - start.value
     norm = judge.gradient_norm if excess <= slack and math.isfinite(judge.gradient_norm) else 0.0
-    return Score(max(norm, here.gradient_norm), here.gradient_norm, excess - slack, cost, outcome.status)
+    return Score(max(norm, start.gradient_norm), start.gradient_norm, excess - slack, cost, outcome.status)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ its norm is the KKT residual, and along the normal φ changes with f at the rate
    along n at the trial is known beforehand, s = ‖g‖(1 + a⟨r, d⟩), because φ is what the step is meant to raise. What is
    left of the excess e = f(y) - f(w) is accounted for by the corrected merit ½ log(‖∇f(y)‖² - 2λe), the gradient norm
    that y will have once it is on the level;
-3. accept     if the merit grew by a fraction of a⟨r, d⟩, and try twice the step where it grew as fast as promised; one
-   *HVP* at the new point gives the next r.
+3. accept     if the merit grew by a fraction of a⟨r, d⟩. Where it grew as fast as promised, twice the step is tried as
+   well, and where it hardly grew, the step with which a parabola says it would have grown most: an iteration that goes
+   on from a poor point costs more than a second gradient. One *HVP* at the new point gives the next r.
 
 So the path stays near the level at some four to six gradient equivalents per iteration, two of which are the HVP; only
 the returned point is put onto it. Near: a parabola along n believes in a way down from anywhere, but behind a softmax f
@@ -47,7 +48,8 @@ _SUFFICIENT = 1e-4  # fraction of the predicted growth of the merit that a step 
 _MAX_TRIALS = 12
 _LONGEST = 2.0  # predicted growth of log ‖∇f‖ in one step; beyond it the linear model of φ means nothing
 _AS_PROMISED = 0.7  # fraction of the predicted growth from which a step of twice the length is tried
-_WORTH_A_GRADIENT = 1e-2  # growth of log ‖∇f‖ that is; below it no second trial is made after a good one
+_BEYOND = 0.25  # fraction of the predicted growth, below which a step has gone far beyond the best length
+_WORTH_A_GRADIENT = 1e-2  # growth of log ‖∇f‖ that is; where less is to be won no second trial is made
 _POWER = 0.5  # pairs are taken of -‖g‖^(-_POWER)/_POWER
 _CORRECTIONS = 3  # values along the normal per trial
 _LEFT_OF_GROWTH = 0.1  # part of the predicted growth that the excess left after the way back may be worth
@@ -274,15 +276,13 @@ class LevelSetAscent:
             growth = merit(self.frame, trial, self.problem) - self._here
             promised = step * line.slope
             if growth >= _SUFFICIENT * promised - roundings:
-                if attempt == 0 and promised > _WORTH_A_GRADIENT and growth >= _AS_PROMISED * promised:
-                    further, _ = self._trial(line, 2.0 * step)
-                    if further is not None and merit(self.frame, further, self.problem) - self._here > growth:
-                        return further, 2.0 * step
+                another = _another_length(step, promised, growth, first=attempt == 0)
+                if another is not None:
+                    second, _ = self._trial(line, another)
+                    if second is not None and merit(self.frame, second, self.problem) - self._here > growth:
+                        return second, another
                 return trial, step
-            # Maximiser of the parabola through the merit and its slope at 0 and the merit at ``step``.
-            bend = growth - promised
-            ideal = -0.5 * step * promised / bend if bend < 0.0 and math.isfinite(bend) else 0.5 * step
-            step = min(max(ideal, 0.1 * step), 0.5 * step)
+            step = min(max(_top(step, promised, growth), 0.1 * step), 0.5 * step)
         return None
 
     def _roundings(self) -> float:
@@ -408,6 +408,25 @@ class LevelSetAscent:
 def _let_go(point: Point) -> None:
     point.release()
     point.forget_product()
+
+
+def _top(step: float, promised: float, growth: float) -> float:
+    """Where the parabola has its top that has the promised slope at 0 and the growth seen at ``step``."""
+    bend = promised - growth
+    return 0.5 * step * (promised / bend) if 0.0 < bend < math.inf else 0.5 * step
+
+
+def _another_length(step: float, promised: float, growth: float, *, first: bool) -> float | None:
+    """Of a second trial after one that will do, where it is likely to be worth its gradient; None where it is not.
+
+    Twice as long, if the first one grew as fast as promised. At the top of the parabola, if it grew so little that it
+    must lie far beyond: it would be accepted, but an iteration costs a product, and half the step a gradient.
+    """
+    if growth >= _AS_PROMISED * promised:
+        return 2.0 * step if first and promised > _WORTH_A_GRADIENT else None
+    top = _top(step, promised, growth)
+    likely = 0.5 * promised * (top / step)  # the parabola's height at its top
+    return top if growth < _BEYOND * promised and likely - growth > _WORTH_A_GRADIENT else None
 
 
 def merit(frame: Frame, point: Point, problem: TeleportProblem) -> float:

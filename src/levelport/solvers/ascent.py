@@ -50,6 +50,8 @@ _LONGEST = 2.0  # predicted growth of log ‖∇f‖ in one step; beyond it the 
 _AS_PROMISED = 0.7  # fraction of the predicted growth from which a step of twice the length is tried
 _BEYOND = 0.25  # fraction of the predicted growth, below which a step has gone far beyond the best length
 _WORTH_A_GRADIENT = 1e-2  # growth of log ‖∇f‖ that is; where less is to be won no second trial is made
+_LOSERS = 3  # trials in a row that lose, from which on a kink is suspected
+_SMALL_LOSS = 0.05  # of log ‖∇f‖, for which a kink is crossed
 _POWER = 0.5  # pairs are taken of -‖g‖^(-_POWER)/_POWER
 _CORRECTIONS = 3  # values along the normal per trial
 _LEFT_OF_GROWTH = 0.1  # part of the predicted growth that the excess left after the way back may be worth
@@ -266,8 +268,13 @@ class LevelSetAscent:
         return 0.5 * self.point.gradient_norm / self.frame.image_norm
 
     def _search(self, line: Direction, step: float) -> tuple[Point, float] | None:
-        """Backtrack from ``step`` until the corrected merit grows enough; the point and its step, or None."""
-        roundings = self._roundings()
+        """Backtrack from ``step`` until the corrected merit grows enough; the point and its step, or None.
+
+        On piecewise smooth f the gradient norm jumps at a kink, and no step towards it is short enough: who goes on
+        shortening creeps along it. So of three trials that lose the best is taken, if it does not lose much.
+        """
+        roundings, hopeful = self._roundings(), step * line.slope > _WORTH_A_GRADIENT
+        losers, least_loss = 0, math.inf
         for attempt in range(_MAX_TRIALS):
             trial, shrink = self._trial(line, step)
             if trial is None:
@@ -282,6 +289,12 @@ class LevelSetAscent:
                     if second is not None and merit(self.frame, second, self.problem) - self._here > growth:
                         return second, another
                 return trial, step
+            losers += 1
+            if -growth < least_loss:
+                trial.release()
+                least_loss, best = -growth, (trial, step)
+            if losers >= _LOSERS and hopeful and least_loss <= _SMALL_LOSS:
+                return best
             step = min(max(_top(step, promised, growth), 0.1 * step), 0.5 * step)
         return None
 

@@ -1,9 +1,9 @@
 """What each mechanism of the default solver is worth: docs/results/solvers-ablations.{csv,md}.
 
-    python scripts/solver_ablations.py                  # everything, about 20 minutes of one core
+    python scripts/solver_ablations.py                  # everything, about 40 minutes of one core
     python scripts/solver_ablations.py "pairs of log"   # these rows again, the others stay
 
-The development half of the zoo and the networks for practice, each problem from its start and from one that is 5 %
+The development half of the zoo and the problems for practice, each problem from its start and from one that is 5 %
 away, with each budget: what is returned counts, as the zoo's referee sees it. A row is the solver with one thing
 changed; the last ones are other solvers.
 """
@@ -95,6 +95,13 @@ VARIANTS: dict[str, Variant] = {
     "no second length": Variant(
         "a good first trial is not followed by one of twice the length", {ASCENT + "_AS_PROMISED": math.inf}
     ),
+    "no better length": Variant(
+        "a trial far beyond the best length is not followed by one at the parabola's top",
+        {ASCENT + "_BEYOND": -math.inf},
+    ),
+    "kinks crept along": Variant(
+        "trials are shortened until one grows, however many have lost", {ASCENT + "_LOSERS": math.inf}
+    ),
     "no diagonal": Variant("L-BFGS begins with a multiple of the identity", {VECTORS + "_weights": _identity}),
     "shorter scale": Variant(
         "the shorter one of the two scales wherever no pair has been", {VECTORS + "inner": _with_the_shorter_scale}
@@ -145,7 +152,7 @@ def page(table: pd.DataFrame) -> str:
         "# What each mechanism of the default solver is worth",
         "",
         "Written by `python scripts/solver_ablations.py`; numbers, as logarithms of the growth, in",
-        "`solvers-ablations.csv`. The development half of the zoo and more networks for practice: "
+        "`solvers-ablations.csv`. The development half of the zoo and more problems for practice: "
         f"{', '.join(f'{count[group] // DRAWS} {group}' for group in GROUPS)} problems,",
         "from two starts each. A cell has the geometric mean of returned/best with 25 and 50 HVPs and with 150",
         "gradient equivalents, best being the most that any row found. The last columns compare with the default: the",

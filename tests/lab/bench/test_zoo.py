@@ -27,11 +27,11 @@ def test_at_least_80_problems_in_two_halves_that_nobody_chose() -> None:
     assert everyone()["recurrent@5"].species.half == "reported"
 
 
-def test_networks_for_practice_are_developed_on_and_not_in_the_race() -> None:
+def test_problems_for_practice_are_developed_on_and_not_in_the_race() -> None:
     import levelport.lab.bench.zoo_practice  # noqa: F401  (enters its species)
 
     practice = [animal for animal in everyone().values() if animal.species.practice]
-    assert len(practice) == 54
+    assert len(practice) == 131
     assert {animal.species.half for animal in practice} == {"development"}
     for animal in practice:
         assert animal.objective().at(animal.start()).finite

@@ -6,6 +6,9 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from problems_for_tests import network_loss, network_start
 from torch import Tensor
 
 import levelport.lab.bench.zoo_practice
@@ -77,3 +80,27 @@ def test_after_a_broken_promise_the_path_keeps_nearer_to_the_level(monkeypatch: 
     animal = everyone()["attention block@0"]
     result = teleport(animal.objective(), animal.start(), max_hvps=50)
     assert result.gradient_norm > 100.0 * result.gradient_norm_start
+
+
+@given(slope=st.floats(1e-3, 1e3), best=st.floats(1e-3, 1e3), share=st.floats(0.1, 10.0))
+def test_lengths_after_a_trial_are_those_of_a_parabola(slope: float, best: float, share: float) -> None:
+    """φ(a) = s a - ½ s a²/b has its top at b. A trial far beyond it, but still above φ(0), is followed by one there."""
+    step = share * best
+    promised, growth = slope * step, slope * step * (1.0 - 0.5 * share)
+    assert ascent._top(step, promised, growth) == pytest.approx(best, rel=1e-9)
+    another = ascent._another_length(step, promised, growth, first=True)
+    if share <= 0.599:  # grew by 0.7 of what was promised
+        assert another == (2.0 * step if promised > 0.01 else None)
+    elif share >= 1.501 and 0.5 * slope * best - growth > 0.0101:  # grew by less than a quarter
+        assert another == pytest.approx(best, rel=1e-9)
+    elif 0.601 <= share <= 1.499 or 0.5 * slope * best - growth < 0.0099:
+        assert another is None
+    assert share <= 0.599 or another == ascent._another_length(step, promised, growth, first=False)
+
+
+@pytest.mark.parametrize("seed", [12, 25])
+def test_kinks_are_not_crept_along(seed: int) -> None:
+    """Where ‖∇f‖ jumps no step is short enough; six gradients per product went by before one was that led nowhere."""
+    result = teleport(network_loss(torch.relu, 1e-3), network_start(seed))
+    assert result.cost.gradients < 4.5 * result.cost.hvps
+    assert result.gain > 5.0

@@ -274,7 +274,7 @@ class LevelSetAscent:
         shortening creeps along it. So of three trials that lose the best is taken, if it does not lose much.
         """
         roundings, hopeful = self._roundings(), step * line.slope > _WORTH_A_GRADIENT
-        losers, least_loss = 0, math.inf
+        losers, least_loss, best = 0, math.inf, step
         for attempt in range(_MAX_TRIALS):
             trial, shrink = self._trial(line, step)
             if trial is None:
@@ -291,10 +291,11 @@ class LevelSetAscent:
                 return trial, step
             losers += 1
             if -growth < least_loss:
-                trial.release()
-                least_loss, best = -growth, (trial, step)
+                least_loss, best = -growth, step
             if losers >= _LOSERS and hopeful and least_loss <= _SMALL_LOSS:
-                return best
+                # Evaluated again, which is rare: kept, it would be two more vectors for every search.
+                chosen = trial if best == step else self._trial(line, best)[0]
+                return (chosen, best) if chosen is not None else None
             step = min(max(_top(step, promised, growth), 0.1 * step), 0.5 * step)
         return None
 

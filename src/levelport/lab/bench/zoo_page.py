@@ -205,7 +205,7 @@ def zoo_page(
         "Solvers that may end slightly above the level are scored as at most 1. A cell holds the shares of those",
         "within 1 %, 10 % and a factor 2 of the best known, in percent, and the geometric mean of reached/best known;",
         "in brackets the number of problems where a contestant has not run on all (dense matrices up to 200 variables;",
-        "differences in float64 only). The default was developed on the development half, and on networks for practice",
+        "differences in float64 only). The default was developed on the development half, and on problems for practice",
         "that are not in the race.",
     ]
     lines += ["", losses(table, best)]

@@ -20,7 +20,17 @@ from torch import Tensor
 
 from levelport.lab.bench.zoo import SPECIES, Loss, Parameters, Species, draw
 from levelport.lab.bench.zoo_networks import Activation, binary, forward, layers, on_digits, penalised, waves
-from levelport.lab.bench.zoo_statistical import conditioned, linear, logistic, table
+from levelport.lab.bench.zoo_statistical import (
+    conditioned,
+    huber,
+    least_squares,
+    linear,
+    logistic,
+    poisson,
+    squared_hinge,
+    student,
+    table,
+)
 
 
 def _leaky(z: Tensor) -> Tensor:
@@ -189,44 +199,11 @@ def residual(activation: Activation, data: str, seed: int) -> tuple[Loss, Parame
     return penalised(fit, 1e-3), start
 
 
-def poisson(features: int, condition: float, seed: int) -> tuple[Loss, Parameters]:
-    """Counts with a mean that is the exponential of a prediction."""
-    X, z, _ = conditioned(250, features, condition, seed)
-    counts = torch.poisson(torch.exp(0.5 * z), generator=torch.Generator().manual_seed(seed))
-    return linear(lambda p: torch.exp(p) - counts * p, X, 1e-4)
-
-
-def huber(features: int, condition: float, seed: int) -> tuple[Loss, Parameters]:
-    """Regression with outliers on one side."""
-    X, z, noise = conditioned(250, features, condition, seed)
-    y = z + 0.3 * noise + 4.0 * (noise > 1.3)
-    return linear(lambda p: torch.sqrt(1.0 + (p - y).square()) - 1.0, X, 1e-4)
-
-
-def student(features: int, condition: float, seed: int) -> tuple[Loss, Parameters]:
-    """Regression with heavy tails; not convex."""
-    X, z, noise = conditioned(250, features, condition, seed)
-    y = z + noise / (0.3 + noise.abs().roll(1))
-    return linear(lambda p: torch.log1p((p - y).square()), X, 1e-4)
-
-
-def least_squares(features: int, condition: float, seed: int) -> tuple[Loss, Parameters]:
-    """Badly conditioned, with hardly any penalty."""
-    X, z, noise = conditioned(300, features, condition, seed)
-    return linear(lambda p: 0.5 * (p - z - 0.1 * noise).square(), X, 1e-6)
-
-
-def exponential(features: int, condition: float, seed: int) -> tuple[Loss, Parameters]:
+def exponential(features: int, seed: int) -> tuple[Loss, Parameters]:
     """Waiting times with a mean that is the exponential of a prediction."""
-    X, z, noise = conditioned(300, features, condition, seed)
+    X, z, noise = conditioned(300, features, 1e2, seed)
     y = torch.exp(0.5 * z) * (0.2 + noise.abs())
     return linear(lambda p: p + y * torch.exp(-p), X, 1e-3)
-
-
-def squared_hinge(data: str) -> tuple[Loss, Parameters]:
-    """Piecewise quadratic, on an embedded data set."""
-    X, y = table(data)
-    return linear(lambda z: F.relu(1.0 - y * z).square(), X, 1e-3)
 
 
 def _statistical() -> list[Species]:
@@ -234,11 +211,15 @@ def _statistical() -> list[Species]:
     found: list[tuple[str, Callable[[], tuple[Loss, Parameters]], tuple[int, ...]]] = []
     for k, (mild, hard) in enumerate(((30.0, 1e2), (1e2, 1e3), (3e2, 1e4))):
         found += [
-            (f"poisson {600 + k}", partial(poisson, 30 + 10 * k, mild, 600 + k), (0, 5, 300) if k else (0, 5)),
-            (f"huber {610 + k}", partial(huber, 40 + 10 * k, hard, 610 + k), (0, 50)),
-            (f"student {620 + k}", partial(student, 30 + 10 * k, 1e2, 620 + k), (0, 50)),
-            (f"least squares {630 + k}", partial(least_squares, 60 + 20 * k, 1e4, 630 + k), (0, 50)),
-            (f"exponential {640 + k}", partial(exponential, 20 + 15 * k, 1e2, 640 + k), (0, 50)),
+            (
+                f"poisson {600 + k}",
+                partial(poisson, 250, 30 + 10 * k, mild, 600 + k, 600 + k),
+                (0, 5, 300) if k else (0, 5),
+            ),
+            (f"huber {610 + k}", partial(huber, 250, 40 + 10 * k, hard, 610 + k, outlier=4.0, beyond=1.3), (0, 50)),
+            (f"student {620 + k}", partial(student, 250, 30 + 10 * k, 620 + k, spread=0.3), (0, 50)),
+            (f"least squares {630 + k}", partial(least_squares, 300, 60 + 20 * k, 630 + k), (0, 50)),
+            (f"exponential {640 + k}", partial(exponential, 20 + 15 * k, 640 + k), (0, 50)),
         ]
     hinges = {"spambase": (5, 50), "breast-cancer": (5,), "ilpd-indian-liver": (5, 50)}
     found += [(f"hinge {data}", partial(squared_hinge, data), steps) for data, steps in hinges.items()]

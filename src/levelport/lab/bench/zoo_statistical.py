@@ -42,6 +42,41 @@ def logistic(name: str, reg: float) -> tuple[Loss, Parameters]:
     return linear(lambda z: -F.logsigmoid(y * z), X, reg)
 
 
+def poisson(samples: int, features: int, condition: float, seed: int, counts: int) -> tuple[Loss, Parameters]:
+    """Counts, drawn with a seed of their own, with a mean that is the exponential of a prediction."""
+    X, z, _ = conditioned(samples, features, condition, seed)
+    seen = torch.poisson(torch.exp(0.5 * z), generator=torch.Generator().manual_seed(counts))
+    return linear(lambda p: torch.exp(p) - seen * p, X, 1e-4)
+
+
+def huber(
+    samples: int, features: int, condition: float, seed: int, *, outlier: float, beyond: float
+) -> tuple[Loss, Parameters]:
+    """Regression where noise ``beyond`` a threshold comes with an outlier."""
+    X, z, noise = conditioned(samples, features, condition, seed)
+    y = z + 0.3 * noise + outlier * (noise > beyond)
+    return linear(lambda p: torch.sqrt(1.0 + (p - y).square()) - 1.0, X, 1e-4)
+
+
+def student(samples: int, features: int, seed: int, *, spread: float) -> tuple[Loss, Parameters]:
+    """Regression with heavy tails, the heavier the smaller ``spread``; not convex."""
+    X, z, noise = conditioned(samples, features, 1e2, seed)
+    y = z + noise / (spread + noise.abs().roll(1))
+    return linear(lambda p: torch.log1p((p - y).square()), X, 1e-4)
+
+
+def least_squares(samples: int, features: int, seed: int) -> tuple[Loss, Parameters]:
+    """Badly conditioned, with hardly any penalty."""
+    X, z, noise = conditioned(samples, features, 1e4, seed)
+    return linear(lambda p: 0.5 * (p - z - 0.1 * noise).square(), X, 1e-6)
+
+
+def squared_hinge(name: str) -> tuple[Loss, Parameters]:
+    """Piecewise quadratic, on an embedded data set."""
+    X, y = table(name)
+    return linear(lambda z: F.relu(1.0 - y * z).square(), X, 1e-3)
+
+
 @species("statistical", 5, 50, 300)
 def _logistic_ionosphere() -> tuple[Loss, Parameters]:
     return logistic("ionosphere", 1e-6)
@@ -65,35 +100,27 @@ def _probit_credit() -> tuple[Loss, Parameters]:
 
 @species("statistical", 0, 5, 300)
 def _poisson_regression() -> tuple[Loss, Parameters]:
-    X, z, _ = conditioned(300, 40, 1e2, seed=1)
-    counts = torch.poisson(torch.exp(0.5 * z), generator=torch.Generator().manual_seed(2))
-    return linear(lambda z: torch.exp(z) - counts * z, X, 1e-4)
+    return poisson(300, 40, 1e2, seed=1, counts=2)
 
 
 @species("statistical", 0, 50)
 def _huber_regression() -> tuple[Loss, Parameters]:
-    X, z, noise = conditioned(300, 60, 1e3, seed=3)
-    y = z + 0.3 * noise + 5.0 * (noise > 1.5)
-    return linear(lambda z: torch.sqrt(1.0 + (z - y).square()) - 1.0, X, 1e-4)
+    return huber(300, 60, 1e3, seed=3, outlier=5.0, beyond=1.5)
 
 
 @species("statistical", 0, 50)
 def _least_squares() -> tuple[Loss, Parameters]:
-    X, z, noise = conditioned(400, 100, 1e4, seed=4)
-    return linear(lambda p: 0.5 * (p - z - 0.1 * noise).square(), X, 1e-6)
+    return least_squares(400, 100, seed=4)
 
 
 @species("statistical", 5, 50)
 def _squared_hinge() -> tuple[Loss, Parameters]:
-    X, y = table("pima")
-    return linear(lambda z: F.relu(1.0 - y * z).square(), X, 1e-3)
+    return squared_hinge("pima")
 
 
 @species("statistical", 0, 50)
 def _student_regression() -> tuple[Loss, Parameters]:
-    X, z, noise = conditioned(300, 50, 1e2, seed=5)
-    y = z + noise / (0.2 + noise.abs().roll(1))
-    return linear(lambda p: torch.log1p((p - y).square()), X, 1e-4)
+    return student(300, 50, seed=5, spread=0.2)
 
 
 @species("statistical", 5, 300)

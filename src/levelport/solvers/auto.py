@@ -43,7 +43,7 @@ class Auto(Solver):
 
     Args:
         memory: pairs of vectors that L-BFGS keeps, each two vectors as large as x. None takes 30, or as many as fit
-            into 2²⁴ numbers, at least ten; but no more than x has entries.
+            into 2²⁴ numbers, at least ten.
     """
 
     memory: int | None = None
@@ -58,7 +58,7 @@ class Auto(Solver):
 
     def pairs(self, dimension: int) -> int:
         """How many pairs are kept in so many variables."""
-        return self.memory or min(dimension, max(_FEWEST, min(_MOST, _NUMBERS // (2 * dimension))))
+        return self.memory or max(_FEWEST, min(_MOST, _NUMBERS // (2 * dimension)))
 
     def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
         """Climb, look at the other walls of the valley, and put the highest end on the level."""

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from levelport.lab.bench.zoo import GROUPS, everyone
-from levelport.lab.bench.zoo_page import best_known, by_first_yardstick, cell, zoo_page
+from levelport.lab.bench.zoo_page import best_known, by_first_yardstick, cell, goals, zoo_page
 from levelport.lab.bench.zoo_run import BUDGETS, CONTESTANTS, Budget, Contestant, score, zoo_specs
 from levelport.solvers import Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.result import TeleportStatus
@@ -104,6 +104,22 @@ def test_the_first_yardstick_counts_no_more_than_all_of_it() -> None:
     assert "| smooth (2) |" in text
     assert "| auto | 0.50 / 0.50 / 0.50 / 0.50 |" in text  # √(1 · ¼)
     assert "| L-BFGS | 1.00 / 0.50 / 1.00 / 1.00 |" in text
+
+
+def test_goals_are_judged_by_both_yardsticks_on_the_reported_half_alone() -> None:
+    norms = {f"{budget.name}: norm": 3.0 for budget in BUDGETS}
+    table = pd.DataFrame(
+        [
+            {"problem": "a", "solver": "auto", "group": "smooth", "half": "reported", **norms},
+            {"problem": "b", "solver": "auto", "group": "statistical", "half": "reported", **norms},
+            {"problem": "c", "solver": "auto", "group": "statistical", "half": "reported", **norms},
+            {"problem": "d", "solver": "auto", "group": "smooth", "half": "development", **norms},
+            {"problem": "a", "solver": "L-BFGS", "group": "smooth", "half": "reported", **norms},
+        ]
+    )
+    text = goals(table, {"a": 12.0, "b": 3.02, "c": 3.1, "d": 3.0}, {"a": 4.0, "b": 1.0, "c": 1.0})
+    assert "| smooth networks | 50 HVPs | a geometric mean of 0.6 | 0.25, missed | 0.75 |" in text
+    assert "| statistical models | 50 HVPs | a share of 0.9 within 1% | 0.50, missed | 1.00 |" in text
 
 
 def test_starts_are_where_descent_leads() -> None:

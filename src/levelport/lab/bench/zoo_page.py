@@ -185,6 +185,43 @@ def by_first_yardstick(table: pd.DataFrame, first: dict[str, float]) -> str:
     return "\n".join(lines)
 
 
+GOALS: tuple[tuple[str, Budget, float | None, float], ...] = (
+    ("statistical", MIDDLE, 0.01, 0.9),
+    ("smooth", MIDDLE, None, 0.6),
+    ("relu", MIDDLE, None, 0.6),
+    ("smooth", Budget(150, "ge"), None, 0.5),
+    ("relu", Budget(150, "ge"), None, 0.5),
+)
+"""Group, budget, within what of the best known, and the share that is to be; without a distance, the geometric mean."""
+
+
+def goals(table: pd.DataFrame, best: dict[str, float], first: dict[str, float]) -> str:
+    """What was aimed at when the zoo was made, by both yardsticks: nobody had found more then than the first one."""
+    rows = table[(table["half"] == HALVES[0]) & (table["solver"] == "auto")]
+    lines = [
+        "The goals that the default was given when the zoo was made, on the reported half:",
+        "",
+        "| group | budget | goal | of the best known today | of the first best known |",
+        "| --- | --- | --- | ---: | ---: |",
+    ]
+    for group, budget, distance, goal in GOALS:
+        mine = rows[rows["group"] == group]
+        cells = []
+        for yardstick in (best, first):
+            known = mine[mine["problem"].isin(yardstick)]
+            ratio = (known[f"{budget.name}: norm"] / known["problem"].map(yardstick)).clip(upper=1.0)
+            if ratio.empty:
+                cells.append("")
+                continue
+            reached = (
+                math.exp(ratio.map(math.log).mean()) if distance is None else float((ratio >= 1.0 - distance).mean())
+            )
+            cells.append(f"{reached:.2f}{'' if reached >= goal else ', missed'}")
+        aim = f"a share of {goal:g} within {distance:.0%}" if distance is not None else f"a geometric mean of {goal:g}"
+        lines.append(f"| {_CALLED[group]} | {_in_words(budget)} | {aim} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def _in_words(budget: Budget) -> str:
     return f"{budget.amount} {'HVPs' if budget.unit == 'hvps' else 'gradient equivalents'}"
 
@@ -210,7 +247,7 @@ def zoo_page(
     ]
     lines += ["", losses(table, best)]
     if first:
-        lines += ["", by_first_yardstick(table, first)]
+        lines += ["", by_first_yardstick(table, first), "", goals(table, best, first)]
     above = int((table[[f"{budget.name}: excess" for budget in BUDGETS]] > 0.0).any(axis=1).sum())
     lines += ["", f"Runs whose point lay above the level by more than its solver's slack: {above}."]
     for half in HALVES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from pathlib import Path
+from statistics import geometric_mean
 
 import pandas as pd
 
@@ -100,7 +101,7 @@ def capped(table: pd.DataFrame, best: dict[str, float]) -> pd.DataFrame:
 def cell(ratios: list[float]) -> str:
     """Shares within 1 %, 10 % and a factor 2 of the best known, in percent, and the geometric mean of the ratios."""
     shares = "/".join(f"{100.0 * sum(r >= bound for r in ratios) / len(ratios):.0f}" for bound in (0.99, 0.9, 0.5))
-    return f"{shares} {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}"
+    return f"{shares} {geometric_mean(ratios):.2f}"
 
 
 def opening(table: pd.DataFrame, best: dict[str, float]) -> str:
@@ -115,7 +116,7 @@ def opening(table: pd.DataFrame, best: dict[str, float]) -> str:
             norms = zip(mine["problem"], mine[f"{MIDDLE.name}: norm"], strict=True)
             ratios = [norm / best[name] for name, norm in norms]
             if ratios:
-                shares.append(f"{_CALLED[group]} {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}")
+                shares.append(f"{_CALLED[group]} {geometric_mean(ratios):.2f}")
         return ", ".join(shares) or "not run"
 
     return (
@@ -208,14 +209,15 @@ def goals(table: pd.DataFrame, best: dict[str, float], first: dict[str, float]) 
         mine = rows[rows["group"] == group]
         cells = []
         for yardstick in (best, first):
-            known = mine[mine["problem"].isin(yardstick)]
-            ratio = (known[f"{budget.name}: norm"] / known["problem"].map(yardstick)).clip(upper=1.0)
-            if ratio.empty:
+            norms = zip(mine["problem"], mine[f"{budget.name}: norm"], strict=True)
+            ratios = [min(1.0, norm / yardstick[name]) for name, norm in norms if name in yardstick]
+            if not ratios:
                 cells.append("")
                 continue
-            reached = (
-                math.exp(ratio.map(math.log).mean()) if distance is None else float((ratio >= 1.0 - distance).mean())
-            )
+            if distance is None:
+                reached = geometric_mean(ratios)
+            else:
+                reached = sum(ratio >= 1.0 - distance for ratio in ratios) / len(ratios)
             cells.append(f"{reached:.2f}{'' if reached >= goal else ', missed'}")
         aim = f"a share of {goal:g} within {distance:.0%}" if distance is not None else f"a geometric mean of {goal:g}"
         lines.append(f"| {_CALLED[group]} | {_in_words(budget)} | {aim} | {' | '.join(cells)} |")

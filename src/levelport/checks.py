@@ -87,6 +87,13 @@ def weight(name: str, value: object) -> float:
     return factor
 
 
+def function(name: str, value: object, *, of: str = "") -> None:
+    """Raise unless ``value`` can be called; ``of`` says with what."""
+    if not callable(value):
+        arguments = f" of ({of})" if of else ""
+        raise ValueError(f"{name} must be a function{arguments}, not {type(value).__name__}.")
+
+
 def one_of(name: str, value: object, allowed: Iterable[str]) -> None:
     """Raise unless ``value`` is one of the words."""
     words = list(allowed)

@@ -97,6 +97,7 @@ def test_losses_that_cannot_be_teleported(fun: Any, words: list[str]) -> None:
         ({}, ["no tensor"]),
         (torch.empty(0), ["no entries"]),
         ([1.0, 2.0], ["float", "tensor"]),
+        ({"a": [torch.ones(3)]}, ["tensor 0 of x is a list"]),
         (torch.ones(2, dtype=torch.int64), ["int64", "x.double()"]),
         (torch.ones(2, dtype=torch.complex64), ["complex", "view_as_real"]),
         (torch.eye(2).to_sparse(), ["sparse", "to_dense"]),
@@ -172,6 +173,7 @@ def test_objectives() -> None:
     check(lambda: LinearObjective.softmax(X, torch.tensor([[0], [1], [1]]), 2), "(3, 1)", "y.reshape(-1)")
     for penalty in (math.nan, math.inf, None):
         check(lambda penalty=penalty: LinearObjective.squared(X, y, penalty=penalty), "penalty")  # type: ignore[misc]
+    check(lambda: ModuleObjective(lambda x: x, nn.functional.mse_loss, X, y), "nn.Module", "function")  # type: ignore[arg-type]
     module = nn.Linear(2, 1)
     check(lambda: ModuleObjective(module, F.mse_loss, X, torch.ones(2, 1)), "3 and 2")
     check(lambda: ModuleObjective(module, F.mse_loss, X, torch.ones(3, 1), chunk_size=0), "chunk_size", "None takes")

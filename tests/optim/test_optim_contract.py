@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -609,6 +610,16 @@ def test_bad_arguments_are_named() -> None:
         Teleported(torch.optim.Adam(network.parameters()), first_step="curvature")
     with pytest.raises(ValueError, match="ranks would decide differently"):
         Teleported(sgd, WhenItPays(), distribute=lambda objective: objective)
+    with pytest.raises(ValueError, match="hook must be a function of"):
+        Teleported(sgd).register_teleport_hook(3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="after_backward must be a function"):
+        Teleported(sgd, after_backward=5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="distribute must be a function"):
+        Teleported(sgd, Never(), distribute=5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="f_star must be a number"):
+        PolyakSGD(network.parameters(), f_star=math.nan)
+    with pytest.raises(ValueError, match="weights must be a list"):
+        Batches(lambda x: x, [1], weights=2)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="teleports already"):
         Teleported(Teleported(sgd))
     for make in (ArmijoSGD, PolyakSGD, NormalizedSGD, NewtonCG):
@@ -716,3 +727,84 @@ def test_results_are_printed_for_people() -> None:
     assert "900" not in str(run)
     assert f"after {run.iterations} steps" in str(run)
     assert str(run.cost).startswith(f"{run.cost.gradient_equivalents:g} gradient equivalents")
+
+
+class _WithAStateOfItsOwn(torch.optim.SGD):
+    """State under a key that is no parameter, which torch's checkpoints allow."""
+
+    def step(self, closure: Any = None) -> Any:
+        self.state["global"]["steps"] = 1
+        return super().step(closure)
+
+
+def _small() -> tuple[nn.Module, Any]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 1))
+    x, y = torch.randn(64, 5), torch.randn(64, 1)
+    return model, lambda copy=model: nn.functional.mse_loss(copy(x), y)
+
+
+def test_state_that_belongs_to_no_parameter_is_kept_in_a_checkpoint_while_a_move_is_watched() -> None:
+    model, loss = _small()
+    optimizer = Teleported(_WithAStateOfItsOwn(model.parameters(), lr=0.05), Every(5))
+    for _ in range(7):
+        optimizer.step(loss)
+    assert optimizer.teleporter.watching
+    saved = optimizer.state_dict()
+    assert saved["levelport"]["back"]["state"]["global"] == {"steps": 1}
+    optimizer.load_state_dict(saved)
+    back = optimizer.teleporter._guard.back
+    assert back is not None
+    assert back.state["global"] == {"steps": 1}
+
+
+def test_a_copy_under_a_scheduler_takes_its_own_steps_and_can_be_pickled() -> None:
+    model, loss = _small()
+    optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.05), Every(5))
+    torch.optim.lr_scheduler.StepLR(optimizer, 10)
+    optimizer.step(loss)
+    other, copied = copy.deepcopy((model, optimizer))
+    before = [p.detach().clone() for p in model.parameters()]
+    was = float(loss(other).detach())
+    for _ in range(3):
+        copied.step(lambda: loss(other))
+    assert (optimizer.iteration, copied.iteration) == (1, 4)
+    assert all(torch.equal(p, kept) for p, kept in zip(model.parameters(), before, strict=True))
+    assert float(loss(other).detach()) < was
+    assert pickle.loads(pickle.dumps(optimizer)).iteration == 1
+
+
+def test_weights_of_a_bare_checkpoint_stay_although_a_move_was_watched() -> None:
+    model, loss = _small()
+    inner = torch.optim.SGD(model.parameters(), lr=0.05)
+    weights, state = copy.deepcopy(model.state_dict()), copy.deepcopy(inner.state_dict())
+    optimizer = Teleported(inner, Every(100, start=20))
+    for _ in range(25):
+        optimizer.step(loss)
+    assert optimizer.teleporter.watching
+    model.load_state_dict(weights)
+    optimizer.load_state_dict(state)
+    optimizer.step(loss)
+    now = float(loss().detach())
+    assert optimizer.teleporter.undone == 0
+    model.load_state_dict(weights)
+    alone = torch.optim.SGD(model.parameters(), lr=0.05)
+    alone.zero_grad()
+    loss().backward()
+    alone.step()
+    assert now == float(loss().detach())
+
+
+def test_weights_of_a_metric_belong_to_their_parameters() -> None:
+    model, loss = _small()
+    size = sum(p.numel() for p in model.parameters())
+    optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.05), Every(5), metric=torch.arange(1.0, 1.0 + size))
+    model[0].weight.requires_grad_(False)  # type: ignore[index]
+    weights = optimizer.teleporter.metric_now()
+    assert weights is not None
+    assert weights.tolist() == [float(k) for k in range(81, 1 + size)]
+    for _ in range(7):
+        optimizer.step(loss)
+    optimizer.add_param_group({"params": [nn.Parameter(torch.ones(3))]})
+    with pytest.raises(ValueError, match="others have joined"):
+        optimizer.teleport(loss)

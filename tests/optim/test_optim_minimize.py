@@ -19,10 +19,12 @@ from torch import Tensor
 import levelport
 from levelport.integrations import scipy as scipy_module
 from levelport.integrations.scipy import hessian_operator, scipy_method
+from levelport.objective import Point
 from levelport.objectives import FunctionObjective
 from levelport.optim import (
     Armijo,
     At,
+    Blocks,
     Every,
     FixedStep,
     MinimizeStatus,
@@ -195,6 +197,10 @@ def test_bad_arguments_are_named() -> None:
         lambda: FixedStep(0.0),
         lambda: Normalized(-1.0),
         lambda: Polyak(0.0),
+        lambda: Polyak(1.0, f_star=math.nan),
+        lambda: Polyak(1.0, f_star="a"),
+        lambda: Blocks(5),
+        lambda: Blocks([(1, 2, 3)]),
         lambda: Momentum(0.1, momentum=1.5),
         lambda: Momentum(0.1, at_teleport="forget"),
         lambda: minimize(rosenbrock, vector(0.0, 0.0), first_step="big"),
@@ -220,6 +226,49 @@ def test_bad_arguments_are_named() -> None:
     ):
         with pytest.raises(ValueError, match=r"must|no |instance"):
             make()
+
+
+def booth(w: Tensor) -> Tensor:
+    return (w[0] + 2 * w[1] - 7) ** 2 + (2 * w[0] + w[1] - 5) ** 2
+
+
+@pytest.mark.parametrize("method", ["auto", FixedStep(0.05)])
+def test_a_callback_stops_the_run_at_the_very_point_that_it_was_shown(method: Any) -> None:
+    seen = []
+
+    def stop(row: MinimizeRow, point: Point) -> bool:
+        seen.append((row.kind, point.x.clone()))
+        return row.kind in ("teleport", "first step")
+
+    result = minimize(booth, vector(7.5, -4.0), method, schedule=Every(1), callback=stop)
+    kind, x = seen[-1]
+    assert result.status is MinimizeStatus.STOPPED
+    assert kind == ("teleport" if method == "auto" else "first step")
+    assert torch.equal(result.x, x)
+
+
+def test_a_target_that_a_move_reaches_ends_the_run() -> None:
+    """Its next step would leave it: f is minimal after a teleport and a Newton step, and the method has one length."""
+    limits: dict[str, Any] = {"f_target": 1e-6, "gtol": 0.0, "max_iterations": 6}
+    result = minimize(booth, vector(7.5, -4.0), Normalized(0.1), schedule=At(1), **limits)
+    assert result.status is MinimizeStatus.TARGET_REACHED
+    assert result.value == min(row.value for row in result.trace)
+
+
+@pytest.mark.parametrize("unit", [1e-15, 1e-12, 1.0, 1e12, 1e20])
+@pytest.mark.parametrize("method", ["auto", "lbfgs"])
+def test_the_unit_of_x_does_not_decide_whether_there_is_a_step(method: str, unit: float) -> None:
+    schedule = Every(1) if method == "auto" else Never()
+    result = minimize(lambda w: booth(w / unit), vector(7.5, -4.0) * unit, method, schedule=schedule)
+    assert result.success
+    assert torch.allclose(result.x / unit, vector(1.0, 3.0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e100])
+def test_the_unit_of_f_does_not_either(unit: float) -> None:
+    result = minimize(lambda w: unit * booth(w), vector(7.5, -4.0))
+    assert result.success
+    assert torch.allclose(result.x, vector(1.0, 3.0), rtol=1e-6)
 
 
 def test_the_progress_bar_is_optional(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -321,20 +370,20 @@ def test_a_move_after_which_f_rises_is_undone(astray: float) -> None:
 @pytest.mark.parametrize(
     ("options", "status"),
     [
-        ({"max_iterations": 2}, MinimizeStatus.MAX_ITERATIONS),
+        ({"max_iterations": 6}, MinimizeStatus.MAX_ITERATIONS),
         ({"callback": lambda row, point: row.kind == "undone"}, MinimizeStatus.STOPPED),
-        ({"max_cost": 6.0}, MinimizeStatus.MAX_COST),
+        ({"max_cost": 10.0}, MinimizeStatus.MAX_COST),
     ],
     ids=["iterations", "callback", "cost"],
 )
 def test_reasons_to_stop_are_looked_at_after_an_undone_move_too(
     options: dict[str, Any], status: MinimizeStatus
 ) -> None:
-    method = Momentum(1e-3, 0.9, 0.0)
-    result = minimize(rosenbrock, vector(-1.2, 1.0), method, schedule=Every(5), **options)
-    assert [row.kind for row in result.trace] == ["start", "descent", "step", "step", "undone"]
+    method = Momentum(1.5e-3, 0.9, 0.0)
+    result = minimize(rosenbrock, vector(-0.5, 1.5), method, schedule=At(5), **options)
+    assert [row.kind for row in result.trace] == ["start", *["step"] * 5, "descent", "step", "undone"]
     assert result.status is status
-    assert result.iterations == 2
+    assert result.iterations == 6
 
 
 @pytest.mark.parametrize(

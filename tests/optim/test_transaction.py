@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from levelport.lab.bench import safety
-from levelport.optim import At, Batches, Every, Horizon, LossAccount, Never, Teleported, Teleporter
+from levelport.optim import At, Batches, Every, Horizon, LossAccount, Never, NormalizedSGD, Teleported, Teleporter
 from levelport.optim.history import History
 from levelport.optim.loss_account import largest_cost
 from levelport.optim.schedules import Schedule
@@ -450,3 +450,31 @@ def test_the_batch_of_the_step_is_a_sample_that_was_not_used() -> None:
         before = nn.functional.mse_loss(model(x[8:]), y[8:]).item()
         optimizer.step(lambda: nn.functional.mse_loss(model(x[8:]), y[8:]))
         assert nn.functional.mse_loss(model(x[8:]), y[8:]).item() <= before * (1 + 1e-6)
+
+
+def test_a_fluctuation_near_the_minimum_does_not_lead_back_to_the_level() -> None:
+    """Steps of one length circle around the minimum: that is no reason to give up all that a teleport has won."""
+    w = nn.Parameter(torch.tensor([7.5, -4.0], dtype=torch.float64))
+    optimizer = Teleported(NormalizedSGD([w], lr=0.1), At(6))
+    losses = [float(optimizer.step(lambda: (w[0] + 2 * w[1] - 7) ** 2 + (2 * w[0] + w[1] - 5) ** 2)) for _ in range(30)]
+    assert optimizer.teleporter.teleports == 1
+    assert max(losses[7:]) < 0.1 < 80.0 < losses[6]
+
+
+def test_a_move_that_other_samples_refuse_has_no_first_step() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 1))
+    x, y = torch.randn(20, 5), torch.randn(20, 1)
+
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        return nn.functional.mse_loss(model(x), y)
+
+    teleporter = Teleporter(torch.optim.SGD(model.parameters(), lr=0.05), Never())
+    seen = [
+        teleporter.teleport(Batches(loss, [(x[k : k + 4], y[k : k + 4])], unused=[(x[k + 4 :], y[k + 4 :])]))
+        for k in range(0, 12, 2)
+    ]
+    assert {result.moved for result in seen} == {False, True}  # both kinds were seen
+    for result in (one for one in seen if not one.moved):
+        assert result.first_step == 0.0
+        assert result.value_after == result.value_start

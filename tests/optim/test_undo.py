@@ -26,10 +26,18 @@ def test_for_ten_steps_a_loss_above_the_level_undoes() -> None:
         assert first_undone(losses) == (number if number < 10 else None)
 
 
-def test_a_climb_of_a_twentieth_from_the_lowest_loss_undoes() -> None:
-    assert first_undone([0.5] * 20 + [0.524]) is None
-    assert first_undone([0.5] * 20 + [0.526]) == 20
-    assert first_undone([0.9, 0.5, 0.526]) == 2
+def test_a_climb_of_a_twentieth_from_the_lowest_loss_undoes_where_little_was_won() -> None:
+    assert first_undone([0.9] * 20 + [0.944]) is None
+    assert first_undone([0.9] * 20 + [0.946]) == 20
+    assert first_undone([0.95, 0.9, 0.946]) == 2
+
+
+def test_who_has_won_much_may_lose_a_quarter_of_it() -> None:
+    """The way back leads to the level: from a loss near 0 any fluctuation would be a twentieth."""
+    assert first_undone([0.5] * 20 + [0.624]) is None
+    assert first_undone([0.5] * 20 + [0.626]) == 20
+    assert first_undone([1e-3, 1e-9, 2e-3, 1e-4, 0.2]) is None
+    assert first_undone([1e-3, 1e-9, 0.26]) == 2
 
 
 def test_after_fifty_steps_a_move_is_no_longer_to_blame() -> None:

@@ -286,3 +286,9 @@ def test_a_convex_function_of_low_rank_is_convex() -> None:
     A = torch.randn(20, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     found = diagnose(lambda w: 0.5 * (A @ w - 1.0).square().sum(), torch.zeros(300, dtype=torch.float64))
     assert found.convex
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_refused_by_a_sentence(dtype: torch.dtype) -> None:
+    with pytest.raises(ValueError, match=r"too few digits.*\.double\(\)"):
+        diagnose(half_square, double(1.0, 2.0).to(dtype))

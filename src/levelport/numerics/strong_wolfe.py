@@ -96,7 +96,9 @@ def strong_wolfe(
         if trial.slope * (high.t - low.t) >= 0.0:
             high = low
         low = trial
-    return (best.t, best.point) if best is not None else None
+    if best is None or torch.equal(best.point.x, start.x):  # all steps were lost in the last digits of x
+        return None
+    return best.t, best.point
 
 
 def _interpolate(low: _Trial, high: _Trial) -> float:

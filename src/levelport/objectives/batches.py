@@ -112,6 +112,8 @@ def _counted(name: str, batches: list[Any]) -> list[float]:
 
 
 def _weighed(weights: Iterable[float], batches: int) -> list[float]:
+    if not isinstance(weights, Iterable):
+        raise ValueError(f"weights must be a list of numbers, one per batch, not {weights!r}.")
     listed = [checks.weight("every weight of a batch", weight) for weight in weights]
     if len(listed) != batches:
         raise ValueError(f"weights has {len(listed)} entries for {batches} batches; pass one number per batch.")

@@ -44,6 +44,11 @@ class ModuleObjective(Objective):
         chunk_size: int | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(module, nn.Module):
+            raise ObjectiveError(
+                f"module must be an nn.Module, not a {type(module).__name__}. For a loss of other variables there is "
+                "FunctionObjective."
+            )
         if len(inputs) != len(targets) or len(inputs) == 0:
             raise ObjectiveError(
                 f"inputs and targets must have the same positive number of samples, not {len(inputs)} and "

@@ -36,7 +36,7 @@ class Structure(Generic[X]):
                 f"x must be a tensor, or a list or dict of tensors, not {type(like).__name__}. "
                 "Convert it first, for example with torch.as_tensor(x)."
             )
-        check_leaves(leaves)
+        check_leaves(leaves, alone=isinstance(like, Tensor))
         self.shapes = [leaf.shape for leaf in leaves]
         self.sizes = [leaf.numel() for leaf in leaves]
         self.dtype = leaves[0].dtype
@@ -62,15 +62,15 @@ class Structure(Generic[X]):
         return cast(X, leaves[0] if self._kind is Tensor else tuple(leaves) if self._kind is tuple else leaves)
 
 
-def check_leaves(leaves: list[Tensor], whole: str = "x") -> None:
+def check_leaves(leaves: list[Tensor], whole: str = "x", *, alone: bool = False) -> None:
     """Raise where ``leaves`` cannot be the variables of a smooth real function on one device.
 
-    ``whole`` is what callers know them as: "x", or "the optimizer's parameters".
+    ``whole`` is what callers know them as, "x" or "the optimizer's parameters"; ``alone`` if it is the one leaf itself.
     """
     if not leaves:
         raise ObjectiveError(f"there is no tensor in {whole}, so there is nothing to move. Pass at least one tensor.")
     for position, leaf in enumerate(leaves):
-        where = whole if len(leaves) == 1 and whole == "x" else f"tensor {position} of {whole}"
+        where = whole if alone else f"tensor {position} of {whole}"
         if not isinstance(leaf, Tensor):
             raise ObjectiveError(f"{where} is a {type(leaf).__name__}, not a tensor. Use torch.as_tensor.")
         if hasattr(leaf, "placements"):

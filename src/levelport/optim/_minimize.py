@@ -125,8 +125,8 @@ def minimize(
     settings = Settings(solver=solver, max_hvps=max_hvps, tol=tol, radius=radius, target_gain=target_gain)
     if gtol is not None:
         checks.number("gtol", gtol, at_least=0.0)
-    if callback is not None and not callable(callback):
-        raise ValueError(f"callback must be a function of (row, point), not {type(callback).__name__}.")
+    if callback is not None:
+        checks.function("callback", callback, of="row, point")
     objective, structure, flat = as_objective(fun, x0)
     relative = defaults.gtol_for(objective.dtype) if gtol is None else gtol
     limits = _Limits(relative, gtol_absolute, f_target, max_iterations, max_cost, max_seconds)
@@ -231,6 +231,8 @@ class _Descent:
                 pass
             elif self._included:
                 result = self._land(move, stride, state)
+                if result is not None and (reason := self._reason_to_stop(self.point)) is not None:
+                    return reason
             elif move.lower is not None:
                 self.point = move.lower
                 self.iteration += 1
@@ -238,6 +240,8 @@ class _Descent:
                 continue
             else:
                 result = self._arrive(move)
+            if self._asked_to_stop:
+                return MinimizeStatus.STOPPED
             step = rule.advance(self.objective, self.point, state, result)
             if step.point is None:
                 return MinimizeStatus.NO_STEP

@@ -32,6 +32,8 @@ from levelport.optim.step_rule import Step, after_teleport, newton_step_size
 from levelport.optim.torch_base import FlatOptimizer
 from levelport.solvers import TeleportResult
 
+_LONGEST = 1e6  # step size of a search, so that one on a function without a minimum ends
+
 
 @dataclass(frozen=True)
 class Armijo:
@@ -42,7 +44,7 @@ class Armijo:
             quadratics.
         initial: the first step size to try.
         grow, shrink: factors of the search.
-        max_step: the largest step size.
+        max_step: the largest step size. None is 10⁶ for searches, whatever the curvature says after a teleport.
         use_curvature: start at 1/λ after a teleport.
     """
 
@@ -50,11 +52,11 @@ class Armijo:
     initial: float = 1.0
     grow: float = 1.25
     shrink: float = 0.8
-    max_step: float = 1e6
+    max_step: float | None = None
     use_curvature: bool = True
 
     def __post_init__(self) -> None:
-        check_search(self.c, self.initial, self.grow, self.shrink, self.max_step)
+        check_search(self.c, self.initial, self.grow, self.shrink, _LONGEST if self.max_step is None else self.max_step)
 
     def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
         known = after_teleport(teleport) if self.use_curvature else None
@@ -84,7 +86,7 @@ class Armijo:
             known or state or self.initial,
             grow=self.grow if known is None else 1.0,
             shrink=self.shrink,
-            max_step=self.max_step,
+            max_step=(_LONGEST if known is None else math.inf) if self.max_step is None else self.max_step,
         )
         if found is None:
             return Step(None, state, 0.0)
@@ -107,7 +109,7 @@ class ArmijoSGD(FlatOptimizer):
     def __init__(
         self,
         params: Any,
-        lr: float = 1e6,
+        lr: float = _LONGEST,
         *,
         c: float = 0.5,
         initial: float = 1.0,

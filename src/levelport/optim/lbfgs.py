@@ -9,13 +9,16 @@ survive a teleport, because they describe f and not the path.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 from levelport import checks
 from levelport.numerics.lbfgs import QuasiNewton
 from levelport.numerics.strong_wolfe import strong_wolfe
-from levelport.objective import Objective, Point
+from levelport.objective import Objective, Point, norm
 from levelport.optim.step_rule import Step, after_teleport
 from levelport.solvers import TeleportResult
 
@@ -43,6 +46,8 @@ class LBFGS:
         if not model.informed:
             size = point.gradient_norm
             initial = after_teleport(teleport) or min(1.0, 1.0 / size if size > 0.0 else 1.0)
+            if size > 0.0:  # no less than what shows in x, whatever its unit
+                initial = max(initial, math.sqrt(torch.finfo(objective.dtype).eps) * (float(norm(point.x)) / size))
             found = strong_wolfe(objective.at, point, -point.gradient, initial=initial)
         if found is None:
             return Step(None, model, 0.0)

@@ -42,6 +42,7 @@ class Polyak:
 
     def __post_init__(self) -> None:
         checks.positive(max_step=self.max_step)
+        checks.number("f_star", self.f_star)
 
     def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
         size = min(self.max_step, polyak_step(point.value, self.f_star, point.gradient_norm))
@@ -61,6 +62,7 @@ class PolyakSGD(FlatOptimizer):
 
     def __init__(self, params: Any, lr: float = 1.0, f_star: float = 0.0) -> None:
         checks.positive(lr=lr)
+        checks.number("f_star", f_star)
         super().__init__(params, {"lr": lr, "f_star": f_star, "step_size": 0.0})
 
     # torch's own signature has closures that return float.

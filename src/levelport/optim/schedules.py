@@ -207,8 +207,10 @@ class Blocks(Schedule):
     blocks: tuple[tuple[int, int], ...]
 
     def __init__(self, blocks: Mapping[int, int] | Iterable[tuple[int, int]], *, unit: Unit = "steps") -> None:
-        pairs = blocks.items() if isinstance(blocks, Mapping) else blocks
-        pairs = [(start, length) for start, length in pairs]
+        try:
+            pairs = [(start, length) for start, length in (blocks.items() if isinstance(blocks, Mapping) else blocks)]
+        except (TypeError, ValueError):
+            raise ValueError(f"blocks must be {{start: length}} or pairs of both, not {blocks!r}.") from None
         for start, length in pairs:
             checks.whole("the start of a block", start)
             checks.whole("the length of a block", length, at_least=1)

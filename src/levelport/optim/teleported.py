@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
+from levelport import checks
 from levelport.objective import Objective
 from levelport.objectives.batches import Batches, Loss
 from levelport.objectives.isolation import RandomState
@@ -92,6 +93,8 @@ class Teleported(FlatOptimizer):
                 f"{type(optimizer).__name__} differentiates gradients itself, after backward(create_graph=True). Leave "
                 "the steps to your loop and let levelport.Teleporter teleport: teleporter.maybe(loss) before each."
             )
+        if after_backward is not None:
+            checks.function("after_backward", after_backward)
         self.teleporter = Teleporter(
             optimizer,
             schedule,
@@ -213,9 +216,13 @@ class Teleported(FlatOptimizer):
         self.wrapped.load_state_dict({key: value for key, value in state_dict.items() if key != _OURS})
         if _OURS in state_dict:
             self.teleporter.load_state_dict(state_dict[_OURS])
+        else:
+            self.teleporter.let_go()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__.copy()
+        """All but what belongs to this object alone: hooks, and the ``step`` that an LR scheduler has put into it."""
+        mine = self.__dict__.items()
+        return {name: value for name, value in mine if name != "step" and not name.startswith("_optimizer_")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

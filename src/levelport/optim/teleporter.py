@@ -12,6 +12,7 @@ teleported point itself.
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -126,6 +127,8 @@ class Teleporter:
         check_schedule(schedule, steps_per_epoch, distributed=distribute is not None)
         checks.one_of("momentum", momentum, ("keep", "reset"))
         checks.one_of("noise", noise, ("refuse", "replay"))
+        if distribute is not None:
+            checks.function("distribute", distribute, of="objective")
         if momentum == "reset" and isinstance(innermost(optimizer), torch.optim.Adagrad):
             raise ValueError("momentum='reset' does not work with Adagrad, which makes its state only once.")
         self.optimizer = optimizer
@@ -138,6 +141,7 @@ class Teleporter:
         self.teleport_on = teleport_on
         check_metric(metric, innermost(optimizer), self.parameters())
         self.metric = metric
+        self._weighed = self.parameters() if isinstance(metric, Tensor) else []  # whose weights these are
         self.noise = noise
         self.steps_per_epoch = steps_per_epoch
         self.last_teleport: TeleportResult | None = None
@@ -237,7 +241,8 @@ class Teleporter:
         """Once: nobody asked for a teleport at this very step, so training must not end with it."""
         if not self._warned:
             self._warned = True
-            warnings.warn(f"training goes on, but a teleport was left out, since {error} (Said once.)", stacklevel=4)
+            message = f"training goes on, but a teleport was left out, since {error} (Said once.)"
+            warnings.warn(message, stacklevel=_users_level())
 
     def count(self) -> None:
         """Count a step whose loss nobody knows; an error if the schedule asks for it there."""
@@ -274,6 +279,13 @@ class Teleporter:
     def watching(self) -> bool:
         """Whether a move may still be undone, so that the loss before the next step is asked for."""
         return self._guard.watching
+
+    def let_go(self) -> None:
+        """Watch the last move no longer: the parameters are not where it, and steps from there, have led.
+
+        For whoever loads others, such as a checkpoint without a state of the teleporter.
+        """
+        self._guard.let_go()
 
     @property
     def moves(self) -> int:
@@ -377,7 +389,13 @@ class Teleporter:
             return None
         if not isinstance(self.metric, Tensor):
             return optimizer_metric(self.optimizer, moving(self.optimizer))
-        return part_for(moving(self.optimizer), self.parameters(), self.metric)
+        now = moving(self.optimizer)
+        if not {id(p) for p in self._weighed}.issuperset(id(p) for p in now):
+            raise ValueError(
+                "metric has weights for the parameters that moved when the Teleporter was made; others have joined "
+                "them since. Make a new one, with weights for all."
+            )
+        return part_for(now, self._weighed, self.metric)
 
     def _unused(self, loss: Loss | Batches, step_loss: Loss | None) -> Objective | None:
         """The loss on samples that a teleport on ``loss`` does not use, as far as there is one."""
@@ -398,6 +416,7 @@ class Teleporter:
 
     def register_teleport_hook(self, hook: Hook) -> RemovableHandle:
         """Call ``hook(result)`` after every teleport, for instance to log it; ``handle.remove()`` ends that."""
+        checks.function("hook", hook, of="result")
         handle = RemovableHandle(self._hooks)
         self._hooks[handle.id] = hook
         return handle
@@ -464,6 +483,14 @@ class Teleporter:
 
     def __repr__(self) -> str:
         return f"Teleporter({self.schedule}, solver={self.settings.solver!r}, momentum={self.momentum!r})"
+
+
+def _users_level() -> int:
+    """The ``stacklevel`` of the first caller outside of levelport and of torch, which wraps an optimizer's step."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("levelport", "torch"):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _told(detail: str, refused: str, *, descent: bool) -> str:

@@ -148,11 +148,17 @@ class Unused:
 
     def completed(self, result: TeleportResult, cost: Cost) -> TeleportResult:
         """The result of the move with what was found here."""
-        detail = result.detail
+        told = [result.detail]
         if 0.0 < self.share < 1.0:
-            detail = f"shortened to {self.share:g}: further on the loss rises on samples that were not used"
-        after, cost = self.landing.point.value, replace(cost, seconds=result.cost.seconds)
-        return replace(result, detail=detail, unused_change=self.change, value_after=after, cost=cost)
+            told.append(f"shortened to {self.share:g}: further on the loss rises on samples that were not used")
+        return replace(
+            result,
+            detail="; ".join(filter(None, told)),
+            first_step=self.landing.step,
+            value_after=self.landing.point.value,
+            unused_change=self.change,
+            cost=replace(cost, seconds=result.cost.seconds),
+        )
 
 
 def check_unused(seen: Objective, unused: Objective, start: Point, landing: Landing) -> Unused:
@@ -165,7 +171,7 @@ def check_unused(seen: Objective, unused: Objective, start: Point, landing: Land
     for _ in range(_SHORTER):
         change = unused.at(point.x).value - before
         if change <= 0.0 and point.value <= start.value:
-            return Unused(Landing(point, landing.step), change, share)
+            return Unused(Landing(point, share * landing.step), change, share)
         share *= 0.5
         point = seen.at(torch.lerp(start.x, landing.point.x, share))
     return Unused(Landing(start, refused="the loss rises on samples that were not used"), 0.0, 0.0)

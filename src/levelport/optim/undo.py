@@ -2,7 +2,7 @@
 
 A move ends at no higher a loss (:mod:`levelport.optim.transaction`), but what the method does next may still go wrong:
 its momentum points elsewhere, or its step size is too long for the new valley. :class:`Guard` looks at the losses that
-follow. Where one rises above the level that was left, or climbs again from the lowest since, it hands out the way back,
+follow. Where one rises above the level that was left, or climbs far from the lowest since, it hands out the way back,
 and the schedule's next wishes are not granted: one, three, seven, more after every failure in a row.
 
 Losses of mini-batches rise by themselves. How far is told by those before the move; where too few of them were seen, by
@@ -27,6 +27,7 @@ from torch import Tensor
 _PATIENCE = 10  # steps after a move in which losses must not rise above the level at all
 _WATCHED = 50  # steps after a move in which they must not climb again
 _TOLERATED = 0.05  # of the lowest loss since the move, by which they may
+_REGAINED = 0.25  # and part of what the move and the steps after it have won: who has won much may lose a little
 _FEWEST = 5  # losses from which the noise of the run can be judged before a move
 _SHARP = 3.0  # times the level: what a loss may rise above it while the noise is not known
 
@@ -115,7 +116,8 @@ class Watch:
             return True
         if self.margin is None:
             return value > self.level + _SHARP * abs(self.level)
-        climbs = value > self.lowest + _TOLERATED * abs(self.lowest) + self.margin
+        won = max(0.0, self.level - self.lowest)
+        climbs = value > self.lowest + max(_TOLERATED * abs(self.lowest), _REGAINED * won) + self.margin
         return climbs or (self.steps <= self.known_from + _PATIENCE and value > self.level + self.margin)
 
     @property
@@ -247,11 +249,12 @@ class OptimizerBack:
 
     def state_dict(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """The same with the numbers of parameters in place of the parameters themselves."""
-        numbers = {p: number for number, p in enumerate(_parameters(optimizer))}
+        # As in torch's own checkpoints, state under keys that are no parameters keeps them.
+        numbers: dict[Any, int] = {p: number for number, p in enumerate(_parameters(optimizer))}
         return {
             "parameters": [numbers[p] for p in self.parameters],
             "x": self.x,
-            "state": _copied({numbers[p]: entry for p, entry in self.state.items()}),
+            "state": _copied({numbers.get(key, key): entry for key, entry in self.state.items()}),
         }
 
     @classmethod
@@ -259,7 +262,11 @@ class OptimizerBack:
         """The inverse of :meth:`state_dict`."""
         known = _parameters(optimizer)
         parameters = [known[number] for number in state_dict["parameters"]]
-        state = {known[number]: _clone(entry) for number, entry in state_dict["state"].items()}
+        numbered: dict[Any, Tensor] = dict(enumerate(known))
+        state = {}
+        for number, entry in state_dict["state"].items():
+            key = numbered.get(number, number)
+            state[key] = _beside(entry, optimizer.state.get(key)) if isinstance(entry, dict) else _clone(entry)
         return cls(parameters, state_dict["x"].to(parameters[0].device), state)
 
 
@@ -285,6 +292,18 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 def _copied(state: Any) -> dict[Any, Any]:
     """A copy of an optimizer's state: tensors cloned, keys (the parameters) as they are."""
     return {key: _clone(value) for key, value in state.items()}
+
+
+def _beside(entry: dict[str, Any], present: Any) -> dict[str, Any]:
+    """A copy of ``entry``, each tensor on the device of the optimizer's own one of that name, if it has one.
+
+    A checkpoint may have been loaded to another device, and which of them belong to the parameter's is torch's secret.
+    """
+    copy, present = _clone(entry), present if isinstance(present, dict) else {}
+    for name, value in copy.items():
+        if isinstance(value, Tensor) and isinstance(own := present.get(name), Tensor):
+            copy[name] = value.to(own.device)
+    return copy
 
 
 def _clone(value: Any) -> Any:

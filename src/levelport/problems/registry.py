@@ -37,7 +37,7 @@ def problem(name: str, *, reg: float = 0.0, seed: int = 0, dtype: torch.dtype = 
         >>> problem("logreg/blood", reg=1e-6).dimension
         5
     """
-    model, slash, data = name.partition("/")
+    model, slash, data = str(name).partition("/")
     if not slash:
         raise unknown_name(
             "problem", name, PROBLEM_NAMES, see="Names are MODEL/DATA; 'levelport problems list' shows some."

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from torch import Tensor
 
+from levelport import checks
 from levelport.objective import Objective
 from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.function import as_objective
@@ -82,8 +83,8 @@ def teleport(
         target_gain=target_gain,
         target_alignment=target_alignment,
     )
-    if callback is not None and not callable(callback):
-        raise ValueError(f"callback must be a function of (row, point), not {type(callback).__name__}.")
+    if callback is not None:
+        checks.function("callback", callback, of="row, point")
     objective, structure, flat = as_objective(fun, x)
     if isinstance(objective, DistributedObjective) and math.isfinite(max_seconds):
         raise ValueError("max_seconds cannot be used across ranks, whose clocks differ; use max_hvps.")

@@ -170,6 +170,11 @@ def diagnose(
         True
     """
     objective, flat = _as_objective(fun, x, loss, data, penalty)
+    if objective.dtype.itemsize < 4:
+        raise ValueError(
+            f"a diagnosis takes Hessians apart, for which {objective.dtype} has too few digits. Convert the variables "
+            "and the data by .double() or .float()."
+        )
     start = objective.at(flat, curvature=True)
     if not start.finite or start.gradient_norm == 0.0:
         raise ValueError("x must be a point with a finite value and a gradient that does not vanish.")

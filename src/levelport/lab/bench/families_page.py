@@ -301,8 +301,8 @@ on the seed for tuning came first, and with its losses in sight data sets, batch
 images were cut to what time allowed; in it the activation group, which its authors do not check, ran away, and since
 then f may rise by 1 % on its samples. Mini-batches of a UCI set were planned and left out for want of time, before any
 of them had run. All of it was run once more, seeds, grids and rules unchanged, after the solvers and the default
-schedules had changed; what is printed is that run. Later moves in the linear network were put after 5 steps instead of 50 when the table showed that nothing
-is left to gain after 50.
+schedules had changed; what is printed is that run. Later moves in the linear network were put after 5 steps instead of
+50 when the table showed that nothing is left to gain after 50.
 
 Changed after all of it was seen: at first every lead counted as lower, however small, and runs without a move counted
 as well. Leads of {LEAD:.2%} or less are those of the linear network, where most arms end near one minimum. Medians are

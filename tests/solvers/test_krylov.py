@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -11,7 +10,6 @@ from tests.solvers.problems_for_tests import Case, all_cases, labelled_data
 
 from levelport import LinearObjective, TeleportStatus, teleport
 from levelport.lab.bench.no_climb import NoClimb
-from levelport.numerics.lanczos import Lanczos
 from levelport.objectives import FunctionObjective
 from levelport.objectives.differences import GradientDifferences
 from levelport.optim import Armijo, Every, minimize
@@ -160,60 +158,3 @@ def test_the_memory_of_a_run_does_not_leak_into_the_next() -> None:
     again = minimize(f, x, solver=solver)
     assert first.cost.gradients == again.cost.gradients
     assert solver._memory.first_norm is None
-
-
-@pytest.mark.parametrize("share", [0.0, 1e-6, 1e-3, 0.1])
-def test_noise_in_products_shows_in_a_basis_that_is_not_symmetric(share: float) -> None:
-    f, x = quadratic(200, 1e2), start_of(200)
-    draw = torch.Generator().manual_seed(5)
-
-    def product(v: torch.Tensor) -> torch.Tensor:
-        error = torch.randn(v.shape, generator=draw, dtype=v.dtype)
-        return f.hessian @ v + share * float(f.eigenvalues.max()) * error / torch.linalg.vector_norm(error)
-
-    process = Lanczos(product, x / torch.linalg.vector_norm(x), 12)
-    while not process.exhausted:
-        process.extend()
-    # More, where there is much of it: it enters the basis, too, and the scale is an entry of T, not its norm.
-    assert 0.7 * share <= process.noise <= 7.0 * share + 1e-12
-
-
-def rounded_regression() -> tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]:
-    """A loss in float64 that computes its predictions in float32."""
-    X, y = labelled_data(80, 20)
-    softplus = torch.nn.functional.softplus
-    return lambda w: softplus(-y * (X @ w).float().double()).mean() + 1e-4 * w.dot(w), start_of(20)
-
-
-def test_differences_that_are_noise_are_given_up_for_the_rest_of_a_run() -> None:
-    rounded, x = rounded_regression()
-    result = minimize(rounded, x)
-    assert result.cost.hvps > 0
-    assert minimize(rounded, x, solver=Krylov(hvp="difference")).cost.hvps == 0
-    exact = minimize(rounded, x, solver=Krylov(hvp="exact"))
-    assert result.value == pytest.approx(exact.value, rel=1e-6)  # float32 has seven digits
-
-
-def test_differences_that_somebody_asked_for_stay() -> None:
-    rounded, x = rounded_regression()
-    objective = GradientDifferences(FunctionObjective(rounded, like=x))
-    assert minimize(objective, x).cost.hvps == 0
-
-
-def test_differences_of_a_loss_in_float64_are_never_called_noise() -> None:
-    X, y = labelled_data(80, 20)
-    result = minimize(lambda w: torch.nn.functional.softplus(-y * (X @ w)).mean() + 1e-6 * w.dot(w), X.new_zeros(20))
-    assert result.success
-    assert result.cost.hvps == 0
-
-
-def test_that_products_are_noise_is_kept_in_a_checkpoint() -> None:
-    rounded, x = rounded_regression()
-    objective = FunctionObjective(rounded, like=x)
-    solver, successor = Krylov().begin(), Krylov().begin()
-    solver._memory.first_norm = 1e60  # as large a model as there can be
-    start = objective.at(x, curvature=True)
-    move_from(start, objective, solver, Settings(max_hvps=100))
-    successor.load_state_dict(solver.state_dict())
-    assert successor.view(objective, start) == (objective, start)
-    assert Krylov().view(objective, start) != (objective, start)

@@ -37,7 +37,6 @@ class Lanczos:
         self._diagonal: list[float] = []
         self._off_diagonal: list[float] = []
         self._next_norm = math.inf
-        self._unsymmetric = 0.0  # sum of squares of what would be 0 in T - Tᵀ
         self.ritz_values = torch.empty(0, dtype=torch.float64)
         self._ritz_basis = torch.empty(0, 0, dtype=torch.float64)
 
@@ -67,12 +66,9 @@ class Lanczos:
         coefficients = spanned @ image
         image = torch.addmv(image, spanned.T, coefficients, alpha=-1.0)
         image.addmv_(spanned.T, spanned @ image, alpha=-1.0)  # twice is enough (Kahan and Parlett)
-        *above, diagonal, length = read([coefficients], [image])
+        diagonal, length = read([coefficients[m]], [image])
         if not (math.isfinite(diagonal) and math.isfinite(length)):
             return False
-        if above:
-            above[-1] -= self._off_diagonal[-1]
-            self._unsymmetric += math.fsum(number * number for number in above)
         self._diagonal.append(diagonal)
         self._off_diagonal.append(length)
         self._next_norm = length
@@ -80,19 +76,6 @@ class Lanczos:
             self._basis[m + 1] = image / length
         self._diagonalise()
         return True
-
-    @property
-    def noise(self) -> float:
-        """The share of a product that is noise, as far as T = Qᵀ H Q shows it by not being symmetric.
-
-        Above the diagonal T must be what it is below. What is found there besides are entries, in random directions, of
-        the error of a product, which has as many entries as there are variables.
-        """
-        entries = self.size * (self.size - 1) // 2
-        scale = max(map(abs, [*self._diagonal, *self._off_diagonal]), default=0.0)
-        if entries == 0 or scale == 0.0:
-            return 0.0
-        return math.sqrt(self._basis.shape[1] * self._unsymmetric / entries) / scale
 
     def _image(self, v: Tensor) -> Tensor:
         return self._product(v)

@@ -73,11 +73,6 @@ class GradientDifferences(Objective):
         self.objective.verify_deterministic(inner)
 
 
-def with_its_own_products(point: Point) -> Point:
-    """The point of the objective underneath, where ``point`` takes differences; itself, where it does not."""
-    return point.inner if isinstance(point, _DifferencePoint) else point
-
-
 class _DifferencePoint(Point):
     """A point of the objective underneath, which does the counting; only products are made here."""
 

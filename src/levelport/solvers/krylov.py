@@ -34,7 +34,7 @@ from torch import Tensor
 from levelport import checks
 from levelport.numerics.lanczos import KrylovModel
 from levelport.objective import Objective, Point, norm
-from levelport.objectives.differences import GradientDifferences, with_its_own_products
+from levelport.objectives.differences import GradientDifferences
 from levelport.solvers.certificate import Certificate
 from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.result import TeleportStatus
@@ -48,7 +48,6 @@ _SECOND_SHARE = 0.7  # of that, where the first climb ended above the level
 _WORTH = math.sqrt(2.0)  # predicted growth of the gradient from which a climb pays: twice a gradient step
 _TRIALS = 30  # of ever shorter steps before w is given up as minimal
 _NUMBERS = 2**24  # what the basis may hold
-_NOISY = 1e-2  # share of noise in a product; seen: below 1e-5 where f is float64 throughout, above 0.03 where it is not
 
 
 @dataclass
@@ -57,11 +56,6 @@ class _Memory:
 
     radius: float = math.inf
     first_norm: float | None = None
-    exact: bool = False  # differences of gradients were found to be no good
-
-
-class _Provisional(GradientDifferences):
-    """Differences that nobody has asked for: the solver may go back to exact products."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +65,7 @@ class Krylov(Solver):
     Args:
         hvp: "exact" Hessian-vector products (2 gradient equivalents), or by "difference" of gradients (1; float64
             only). None decides: exact for other precisions and for objectives in closed form, whose products are
-            cheap, differences otherwise, until they turn out to be noise: where part of a loss in float64 is computed
-            in float32, as normalisations of language models are, its gradients have seven digits, and their
-            differences none.
+            cheap, differences otherwise.
         max_vectors: of the Krylov space; None takes 200, or as many as fit into 2²⁴ numbers, at least ten.
     """
 
@@ -93,13 +85,11 @@ class Krylov(Solver):
 
     def state_dict(self) -> dict[str, float]:
         memory = self._memory
-        first_norm = math.nan if memory.first_norm is None else memory.first_norm
-        return {"radius": memory.radius, "first_norm": first_norm, "exact": float(memory.exact)}
+        return {"radius": memory.radius, "first_norm": math.nan if memory.first_norm is None else memory.first_norm}
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
         self._memory.radius = state["radius"]
         self._memory.first_norm = None if math.isnan(state["first_norm"]) else state["first_norm"]
-        self._memory.exact = bool(state["exact"])
 
     def product_cost(self, dtype: torch.dtype) -> float:
         """Of a product alone: a model takes nothing else besides the few evaluations of every move."""
@@ -108,14 +98,10 @@ class Krylov(Solver):
 
     def view(self, objective: Objective, start: Point) -> tuple[Objective, Point]:
         """The objective with the products that were chosen."""
-        if isinstance(objective, GradientDifferences) or self.hvp == "exact":
+        exact = objective.dtype != torch.float64 or getattr(objective, "cheap_products", False)
+        if isinstance(objective, GradientDifferences) or self.hvp == "exact" or (self.hvp is None and exact):
             return objective, start
-        if self.hvp is None:
-            if self._memory.exact:  # the start may be the end of a move that began with differences
-                return objective, with_its_own_products(start)
-            if objective.dtype != torch.float64 or getattr(objective, "cheap_products", False):
-                return objective, start
-        differences = (_Provisional if self.hvp is None else GradientDifferences)(objective)
+        differences = GradientDifferences(objective)
         return differences, differences.around(start)
 
     def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
@@ -124,10 +110,8 @@ class Krylov(Solver):
         start, memory = problem.start, self._memory
         if memory.first_norm is None:
             memory.first_norm = start.gradient_norm
-        model = self._model(start, monitor)
-        if isinstance(problem.objective, _Provisional) and model.noise > _NOISY:
-            memory.exact = True
-            model = self._model(with_its_own_products(start), monitor)
+        model = KrylovModel(start, self.capacity(start.x.numel()))
+        self._grow(model, monitor)
         if model.size == 0 or model.largest <= 0.0:
             return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, "no positive curvature was found to climb against")
         for _ in range(_TRIALS):
@@ -150,11 +134,6 @@ class Krylov(Solver):
             steepest = float(model.ritz_values.abs().max())
             radius = max(start.gradient_norm / steepest, 0.1 * float(norm(start.x)))
         return radius
-
-    def _model(self, point: Point, monitor: Monitor) -> KrylovModel:
-        model = KrylovModel(point, self.capacity(point.x.numel()))
-        self._grow(model, monitor)
-        return model
 
     def _grow(self, model: KrylovModel, monitor: Monitor) -> None:
         size, negative = model.point.gradient_norm, 0

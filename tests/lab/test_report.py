@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from markupsafe import escape as template_escape
 
+from levelport.lab.claims import NOT_THERE
 from levelport.lab.report import NothingToReportError, find_sections, page, write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -24,6 +25,7 @@ def figure(
     out: Path, name: str, tier: str, holds: bool | None, *, failures: list[str] | None = None, **setup: object
 ) -> None:
     """A figure as reproduction leaves it on disk."""
+    measured = NOT_THERE if holds is None else "1 → 2"
     directory = out / tier / name
     directory.mkdir(parents=True)
     (directory / f"{name}.png").write_bytes(PIXEL)
@@ -38,7 +40,7 @@ def figure(
         "runs": {"ok": 1234, "diverged": 2},
         "compute_seconds": 125.0,
         "pictures": [f"{name}.png"],
-        "claims": [{"name": "c", "statement": "f < g", "solver": "ours", "holds": holds, "measured": "1 → 2"}],
+        "claims": [{"name": "c", "statement": "f < g", "solver": "ours", "holds": holds, "measured": measured}],
         "environments": [{"host": "here", "python": "3.12"}],
     }
     (directory / "summary.json").write_text(json.dumps(summary))
@@ -279,6 +281,30 @@ def test_only_equal_extents_are_compared_in_the_table(tmp_path: Path) -> None:
     )
     assert nine.endswith(f"| **holds**: {measured} | **does not hold**: {measured} (quick tier) |  |")
     assert ten.endswith(f"| **holds**: {measured} ({part}) | **does not hold**: {measured} ({part}) | yes |")
+
+
+def test_open_claims_say_whether_anything_ran(tmp_path: Path) -> None:
+    """Runs that decide nothing are there: the smoke tier's, and those of figures with failed tasks."""
+    for name in ("fig8", "fig9", "fig10"):
+        figure(tmp_path, name, "full", None)
+    for name, measured in (("fig8", "the smoke tier decides nothing (it saw: 3)"), ("fig9", "1 of the 3 tasks failed")):
+        path = tmp_path / "full" / name / "summary.json"
+        path.write_text(path.read_text().replace(NOT_THERE, measured))
+    write_report(tmp_path, tmp_path / "claims.md")
+    _, _, eight, nine, ten = (tmp_path / "claims.md").read_text().splitlines()
+    assert "| not decided: the smoke tier decides nothing (it saw: 3) |" in eight
+    assert "| not decided: 1 of the 3 tasks failed |" in nine
+    assert "not decided" not in ten
+    text = page(find_sections(tmp_path))
+    assert text.count('<span class="outcome">not decided') == 2
+    assert text.count('<span class="outcome">not run') == 1
+    assert "<li><b>2</b>not decided</li><li><b>1</b>not run</li>" in text
+
+
+def test_a_decided_claim_says_how_many_tasks_failed(tmp_path: Path) -> None:
+    figure(tmp_path, "fig8", "full", True, failures=["ValueError: no luck"])
+    write_report(tmp_path, tmp_path / "claims.md")
+    assert "| **holds**: 1 → 2 (full tier, 1 of 3 tasks failed) |" in (tmp_path / "claims.md").read_text()
 
 
 def test_a_summary_whose_setup_is_damaged_is_named(tmp_path: Path) -> None:

@@ -287,6 +287,42 @@ def test_timed_claim_counts_the_plain_methods_time_only() -> None:
     assert "plain 100%" in claim.measured
 
 
+@pytest.mark.usefixtures("optimum_zero")
+@pytest.mark.parametrize("name", ["fig8", "fig9", "fig11", "fig7"])
+def test_failed_tasks_leave_a_profile_open(name: str) -> None:
+    """Two problems, one of which is whole: a claim about both is not decided by the one that is left."""
+    study = STUDIES[name]
+    setup = Setup(tier="smoke", solvers=("ours",), halves=("deterministic",), sets=("blood", "pima"), regs=(0.1, 0.01))
+    good = Run(final_value=0.01, curves={"value": np.array(SOLVES), "seconds": np.arange(4.0)})
+    specs = study.specs(setup)
+    whole = {spec.key: TaskResult(spec.key, {}, (good,), 1.0, {}) for spec in specs}
+    assert study.claims(setup, Results(whole))[0].holds is not None
+    pima = [spec.key for spec in specs if "pima" in spec.label]
+    failed = whole | {key: TaskResult(key, {}, (Run.failure("no data"),), 0.0, {}) for key in pima}
+    (claim,) = study.claims(setup, Results(failed))
+    assert claim.holds is None
+    assert claim.measured == f"{len(pima)} of the {len(specs)} tasks that it needs failed"
+    assert claim.outcome == "not decided"
+    part = {key: result for key, result in whole.items() if key not in pima}
+    (claim,) = study.claims(setup, Results(part))
+    assert (claim.holds, claim.outcome) == (None, "not run")
+
+
+@pytest.mark.parametrize("name", ["fig1", "fig3", "fig5", "fig6", "fig17"])
+def test_failed_tasks_leave_other_claims_open_and_are_counted(name: str) -> None:
+    specs = STUDIES[name].specs(SMOKE)
+    failed = {spec.key: TaskResult(spec.key, {}, (Run.failure("boom"),), 0.0, {}) for spec in specs}
+    claims = STUDIES[name].claims(SMOKE, Results(failed))
+    # Figure 6 has a claim about sets that are no part of its smoke tier.
+    assert {claim.holds for claim in claims} == {None}
+    assert all("that it needs failed" in claim.measured for claim in claims if "stalls" not in claim.name)
+
+
+def test_a_figure_without_networks_says_nothing_about_them() -> None:
+    setup = Setup(sets=("ionosphere",))
+    assert {claim.outcome for claim in STUDIES["fig6"].claims(setup, Results({}))} == {"not run"}
+
+
 def test_missing_results_are_not_run(tmp_path: Path) -> None:
     setup = Setup(tier="quick")
     for study in STUDIES.values():

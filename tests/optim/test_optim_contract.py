@@ -808,3 +808,23 @@ def test_weights_of_a_metric_belong_to_their_parameters() -> None:
     optimizer.add_param_group({"params": [nn.Parameter(torch.ones(3))]})
     with pytest.raises(ValueError, match="others have joined"):
         optimizer.teleport(loss)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_line_search_at_a_minimum_does_not_shorten_steps_that_no_value_can_tell(dtype: torch.dtype) -> None:
+    torch.manual_seed(1)
+    X, y = torch.randn(64, 5, dtype=dtype), torch.sign(torch.randn(64, dtype=dtype))
+    weight, calls = nn.Parameter(torch.zeros(5, dtype=dtype)), 0
+
+    def loss() -> Tensor:
+        nonlocal calls
+        calls += 1
+        return nn.functional.softplus(-y * (X @ weight)).mean()
+
+    optimizer = ArmijoSGD([weight])
+    for _ in range(150):
+        optimizer.step(loss)
+    calls = 0
+    for _ in range(20):
+        optimizer.step(loss)
+    assert calls <= 20 * 40  # down to 1e-30 by factors of 0.8 it would be 300 a step

@@ -64,3 +64,11 @@ def test_a_gradient_whose_inverse_is_no_number_of_the_dtype() -> None:
     ]
     assert gains[1] == pytest.approx(gains[0], rel=1e-2)
     assert gains[0] > 1.01
+
+
+@pytest.mark.parametrize("start", [0.6952168604984715, 0.1, -1.0])
+@pytest.mark.parametrize("factor", [1.0, 1e3, 1e20])
+def test_trials_where_the_gradient_all_but_vanishes(factor: float, start: float) -> None:
+    """Far out on a sigmoid ‖∇f‖ is less than 1e-300 of the start's: their ratio is 0, and has no logarithm."""
+    result = teleport(lambda x: factor * torch.sigmoid(x).sum() ** 2, torch.tensor([start], dtype=torch.float64))
+    assert result.gain >= 1.0

@@ -158,3 +158,35 @@ def test_the_memory_of_a_run_does_not_leak_into_the_next() -> None:
     again = minimize(f, x, solver=solver)
     assert first.cost.gradients == again.cost.gradients
     assert solver._memory.first_norm is None
+
+
+def test_a_point_below_the_level_is_no_kkt_point_however_well_aligned() -> None:
+    """Booth's climb ends at 0.64 of the level: H g = λ g there, with λ > 0, and the gradient grows up to the level."""
+    result = teleport(
+        lambda w: (w[0] + 2 * w[1] - 7) ** 2 + (2 * w[0] + w[1] - 5) ** 2, torch.tensor([7.5, -4.0]).double(), "krylov"
+    )
+    assert result.certificate.misalignment < 1e-6
+    assert result.value < 0.9 * result.value_start
+    assert result.status is TeleportStatus.PREDICTED
+
+
+def test_a_trust_radius_that_has_collapsed_does_not_end_all_teleports() -> None:
+    """At a minimum moves miss what the model promises by mere roundings, again and again; f may change later."""
+    f, x = quadratic(), start_of()
+    solver, point = Krylov().begin(), f.at(x)
+    solver._memory.radius = 1e-200
+    for _ in range(8):
+        move = move_from(point, f, solver, Settings(max_hvps=50), certify=False)
+        point = move.lower or move.point
+    assert point.value < 0.1 * f.at(x).value
+
+
+def test_products_at_the_edge_of_the_domain_are_taken_on_its_inner_side() -> None:
+    c = torch.tensor([1.0, 10.0, 100.0], dtype=torch.float64)
+
+    def entropy(x: torch.Tensor) -> torch.Tensor:
+        return (c * x + x * torch.log(x)).sum()
+
+    start = torch.tensor([0.5, 1e-9, 0.2], dtype=torch.float64)
+    assert teleport(entropy, start, "krylov").status is not TeleportStatus.NON_FINITE_START
+    assert minimize(entropy, start, max_iterations=300).value < 0.151

@@ -17,6 +17,9 @@ import torch
 
 T = TypeVar("T")
 
+_ROUNDING = 8.0  # units in the last place of f that sums over samples may be off by
+_LAST_DIGIT = 0.5  # of them that no value shows
+
 
 @dataclass(frozen=True)
 class Found(Generic[T]):
@@ -34,6 +37,7 @@ def armijo_search(
     shrink: float = 0.8,
     max_step: float = math.inf,
     min_step: float = 1e-30,
+    hopeless: Callable[[float], bool] = lambda size: False,
 ) -> Found[T] | None:
     """The largest acceptable step size near ``start``, or None if there is none down to ``min_step``.
 
@@ -42,6 +46,7 @@ def armijo_search(
         start: the first trial.
         grow: factor while trials are acceptable; 1 takes the first acceptable trial.
         shrink: factor while they are not.
+        hopeless: whether no step of this size or a shorter one can be acceptable.
     """
     max_step = min(max_step, sys.float_info.max)  # from infinity no factor leads back
     size, best = min(start, max_step), None
@@ -52,7 +57,7 @@ def armijo_search(
         size = min(size * grow, max_step)
     # Down again, but no further than the largest step size that is known to be acceptable.
     floor = best.size * (1.0 + 4.0 * sys.float_info.epsilon) if best is not None else min_step
-    while (size := size * shrink) > floor:
+    while (size := size * shrink) > floor and not hopeless(size):
         if (trial := attempt(size)) is not None:
             return Found(size, trial)
     return best
@@ -71,7 +76,7 @@ class Decrease:
 
     @classmethod
     def at(cls, value: float, c: float, dtype: torch.dtype) -> Decrease:
-        return cls(value, c, 8.0 * torch.finfo(dtype).eps * abs(value))
+        return cls(value, c, _ROUNDING * torch.finfo(dtype).eps * abs(value))
 
     def holds(self, trial: float, first_order: float, *, forgive: bool = False) -> bool:
         """f(trial) ≤ f - c · first_order, up to rounding errors if ``forgive``; never where f is not finite.
@@ -82,6 +87,10 @@ class Decrease:
         if forgive:
             return math.isfinite(trial) and trial <= bound + self.rounding
         return math.isfinite(trial) and trial <= bound < self.value
+
+    def cannot_show(self, first_order: float) -> bool:
+        """Whether the decrease asked for is less than half of the last digit of f, so that no value can tell it."""
+        return self.c * first_order < _LAST_DIGIT / _ROUNDING * self.rounding
 
     def is_noise(self, trial: float, first_order: float) -> bool:
         """Whether both the decrease asked for and the one found are below the rounding error."""

@@ -100,4 +100,8 @@ class _DifferencePoint(Point):
             return torch.zeros_like(v)
         step = math.sqrt(torch.finfo(self.x.dtype).eps) * (self._objective.length + position) / size
         there = self._objective.objective.at(torch.add(self.x, v, alpha=step))
-        return (there.gradient - self.gradient) / step
+        gradient = there.gradient
+        if not math.isfinite(there.value):  # beyond the domain of f, which may go on behind x
+            step = -step
+            gradient = self._objective.objective.at(torch.add(self.x, v, alpha=step)).gradient
+        return (gradient - self.gradient) / step

@@ -87,6 +87,7 @@ class Armijo:
             grow=self.grow if known is None else 1.0,
             shrink=self.shrink,
             max_step=(_LONGEST if known is None else math.inf) if self.max_step is None else self.max_step,
+            hopeless=lambda size: not by_slopes and decrease.cannot_show(size * size_of_gradient * size_of_gradient),
         )
         if found is None:
             return Step(None, state, 0.0)
@@ -168,6 +169,7 @@ class ArmijoSGD(FlatOptimizer):
             grow=search["grow"] if known is None else 1.0,
             shrink=search["shrink"],
             max_step=max(bounds),
+            hopeless=lambda size: decrease.cannot_show(size * sum(squared)),
         )
         move(0.0 if found is None else found.size)
         if found is not None:

@@ -443,6 +443,13 @@ def _another_length(step: float, promised: float, growth: float, *, first: bool)
     return top if growth < _BEYOND * promised and likely - growth > _WORTH_A_GRADIENT else None
 
 
+def log_gain(point: Point, problem: TeleportProblem) -> float:
+    """log of ‖∇f‖ at ``point`` over that at the start; neither may vanish."""
+    size, start = point.gradient_norm, problem.start.gradient_norm
+    ratio = size / start
+    return math.log(ratio) if 0.0 < ratio < math.inf else math.log(size) - math.log(start)
+
+
 def merit(frame: Frame, point: Point, problem: TeleportProblem) -> float:
     """log ‖∇f‖ as it will be on the level: ‖∇f‖² changes by 2λ per unit of f along the normal, with λ of ``frame``.
 
@@ -452,7 +459,7 @@ def merit(frame: Frame, point: Point, problem: TeleportProblem) -> float:
     size = point.gradient_norm
     if size == 0.0:
         return -math.inf
-    gain = math.log(size / problem.start.gradient_norm)
+    gain = log_gain(point, problem)
     if not frame.on_level:
         return gain
     left = 1.0 - 2.0 * frame.certificate.curvature * ((point.value - problem.level) / size) / size

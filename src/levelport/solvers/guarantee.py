@@ -134,9 +134,21 @@ def _known_by(certificate: Certificate, outcome: Outcome, problem: TeleportProbl
     if status in (TeleportStatus.PREDICTED, TeleportStatus.NOT_WORTHWHILE):
         if problem.meets_target(outcome.point, certificate):
             return TeleportStatus.TARGET_REACHED
-        if status is TeleportStatus.PREDICTED and certificate.kkt(level_set=problem.level_set, tol=problem.tol):
+        if status is TeleportStatus.PREDICTED and _is_kkt(outcome.point, certificate, problem):
             return TeleportStatus.CONVERGED
     return status
+
+
+def _is_kkt(point: Point, certificate: Certificate, problem: TeleportProblem) -> bool:
+    """Whether the KKT conditions hold at ``point``: H g = λ g and, with λ > 0, on the level.
+
+    On the level: what f is short of it is no more than ``tol`` of the decrease ‖g‖²/(2λ) of a Newton step.
+    """
+    if not certificate.kkt(level_set=problem.level_set, tol=problem.tol):
+        return False
+    size = point.gradient_norm
+    depth = (problem.level - point.value) / size  # in this order: squares may leave the range
+    return depth * (certificate.curvature / size) <= 0.5 * problem.tol
 
 
 def _uphold_guarantee(outcome: Outcome, problem: TeleportProblem) -> Outcome:

@@ -46,6 +46,7 @@ _BEYOND_CONVEX = 2  # basis vectors after the first negative Ritz value
 _SHARE = 0.8  # of the way up to the level; the rest is room for what the model does not see
 _SECOND_SHARE = 0.7  # of that, where the first climb ended above the level
 _WORTH = math.sqrt(2.0)  # predicted growth of the gradient from which a climb pays: twice a gradient step
+_CAUCHY = 0.1  # part of ‖g‖/‖H n‖, over which the gradient changes by its own size, that is always trusted at first
 _TRIALS = 30  # of ever shorter steps before w is given up as minimal
 _NUMBERS = 2**24  # what the basis may hold
 
@@ -110,6 +111,10 @@ class Krylov(Solver):
         start, memory = problem.start, self._memory
         if memory.first_norm is None:
             memory.first_norm = start.gradient_norm
+        image = float(norm(start.hessian_normal))  # the model's first product, and that of the check before a solve
+        if image > 0.0:
+            # At a minimum rounding errors of f make the radius collapse; f may change later, as labels do.
+            memory.radius = max(memory.radius, _CAUCHY * (start.gradient_norm / image))
         model = KrylovModel(start, self.capacity(start.x.numel()))
         self._grow(model, monitor)
         if model.size == 0 or model.largest <= 0.0:

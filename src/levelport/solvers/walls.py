@@ -21,7 +21,7 @@ from torch import Tensor
 
 from levelport.numerics.lanczos import KrylovModel
 from levelport.objective import Point
-from levelport.solvers.ascent import merit
+from levelport.solvers.ascent import log_gain, merit
 from levelport.solvers.certificate import Frame
 from levelport.solvers.contract import TeleportProblem
 from levelport.solvers.retraction import shifted
@@ -132,7 +132,7 @@ def _height(problem: TeleportProblem, wall: Point, curvature: float) -> float:
     """log of the gain that ``wall`` will have on the level, where ‖∇f‖² has grown by 2θ per unit of f."""
     size = wall.gradient_norm
     left = 1.0 + 2.0 * curvature * ((problem.level - wall.value) / size) / size
-    return math.log(size / problem.start.gradient_norm) + 0.5 * math.log(left)
+    return log_gain(wall, problem) + 0.5 * math.log(left)
 
 
 def _another(frame: Frame, there: Point, problem: TeleportProblem) -> bool:

@@ -209,17 +209,15 @@ def _claims_of_stored(study: Study, setup: Setup, out: Path) -> None:
 
 
 def _print_claims(claims: Sequence[Claim]) -> None:
-    from levelport.lab.claims import NOT_THERE, in_words
+    from levelport.lab.claims import NOT_THERE
     from levelport.lab.paper.teleports import SOLVER_TITLES
 
     colours = {True: "green", False: "red", None: "yellow"}
     for claim in claims:
         solver = f" ({SOLVER_TITLES[claim.solver]})" if claim.solver else ""
-        # The smoke tier runs a claim's runs and leaves it open; others are open because they are not there.
-        missing = claim.holds is None and NOT_THERE in claim.measured
-        outcome = "not decided" if claim.holds is None and not missing else in_words(claim.holds)
-        say(f"{outcome}: {claim.statement}{solver}", colours[claim.holds])
-        say(f"    {NOT_THERE if missing else claim.measured}", "dim")
+        # The smoke tier and failed tasks leave a claim open; others are open because their runs are not there.
+        say(f"{claim.outcome}: {claim.statement}{solver}", colours[claim.holds])
+        say(f"    {NOT_THERE if claim.missing else claim.measured}", "dim")
 
 
 def _list_studies(studies: Sequence[Study], setup: Setup) -> None:

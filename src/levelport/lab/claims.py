@@ -10,7 +10,10 @@ NOT_THERE = "the runs that it needs are not there"
 
 
 class NotRunError(Exception):
-    """The runs that a claim needs are not there, so that nothing can be said about it."""
+    """The runs that a claim needs are not there or failed, so that nothing can be said about it.
+
+    What it says, if anything, is what is lacking.
+    """
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,22 @@ class Claim:
 
     @classmethod
     def checked(cls, name: str, statement: str, check: Callable[[], tuple[bool, str]], solver: str = "") -> Claim:
-        """Ask ``check`` whether it holds and what was measured; runs that are missing leave the claim open."""
+        """Ask ``check`` whether it holds and what was measured; runs that are missing or failed leave it open."""
         try:
             holds, measured = check()
-        except NotRunError:
-            return cls(statement, None, NOT_THERE, name, solver)
+        except NotRunError as lacking:
+            return cls(statement, None, str(lacking) or NOT_THERE, name, solver)
         return cls(statement, holds, measured, name, solver)
+
+    @property
+    def missing(self) -> bool:
+        """Whether it is open because nothing ran; other open claims have runs that decide nothing."""
+        return self.holds is None and NOT_THERE in self.measured
+
+    @property
+    def outcome(self) -> str:
+        """What was found, for people."""
+        return "not decided" if self.holds is None and not self.missing else in_words(self.holds)
 
 
 def in_words(holds: bool | None) -> str:

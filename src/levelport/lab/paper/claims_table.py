@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from levelport.lab.choices import Protocol, Reference, SolverName, Tier
-from levelport.lab.claims import Claim, in_words
+from levelport.lab.claims import Claim
 from levelport.lab.paper.registry import STUDIES
 from levelport.lab.paper.reproduction import Summary, figure_directory
 
@@ -26,7 +26,7 @@ TITLES = {
 }
 
 Answer = tuple[Claim, str]
-"""What was found, and how much of the figure was run for it (:meth:`Summary.extent`)."""
+"""What was found, and how much of the figure was run for it (:meth:`Summary.extent`, and what failed)."""
 
 
 def summaries_under(
@@ -47,7 +47,8 @@ def summaries_under(
 def claims_table(out: Path) -> str:
     """One row per claim, one column per protocol and solver, and whether the outcome depends on the protocol.
 
-    A cell says how much was run where that is not the whole figure. Only what was scored with the exact f* is here.
+    A cell says how much was run where that is not the whole figure, and how many of the figure's tasks failed. Only
+    what was scored with the exact f* is here.
     """
     rows: dict[tuple[str, str], dict[tuple[str, str], Answer]] = {}
     statements: dict[tuple[str, str], str] = {}
@@ -56,7 +57,7 @@ def claims_table(out: Path) -> str:
             row = (name, claim.name.removesuffix(f"-{claim.solver}") if claim.solver else claim.name)
             statements[row] = claim.statement
             # A claim that involves no teleports is the authors' own: it stands where theirs stand.
-            rows.setdefault(row, {})[protocol, claim.solver or "published"] = claim, summary.extent(tier)
+            rows.setdefault(row, {})[protocol, claim.solver or "published"] = claim, _extent(summary, tier)
     head = ["figure", "claim", *(TITLES[column] for column in COLUMNS), "depends on the protocol"]
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for row, cells in rows.items():
@@ -66,11 +67,18 @@ def claims_table(out: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _extent(summary: Summary, tier: Tier) -> str:
+    failed = f", {summary.failed_tasks} of {summary.tasks} tasks failed" if summary.failed_tasks else ""
+    return summary.extent(tier) + failed
+
+
 def _cell(answer: Answer | None) -> str:
-    if answer is None or answer[0].holds is None:
+    if answer is None or answer[0].missing:
         return "not run"
     claim, extent = answer
-    return f"**{in_words(claim.holds)}**: {claim.measured}" + ("" if extent == "full tier" else f" ({extent})")
+    if claim.holds is None:  # what is measured says why
+        return f"{claim.outcome}: {claim.measured}"
+    return f"**{claim.outcome}**: {claim.measured}" + ("" if extent == "full tier" else f" ({extent})")
 
 
 def _depends(cells: dict[tuple[str, str], Answer]) -> str:

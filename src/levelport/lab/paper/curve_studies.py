@@ -151,8 +151,11 @@ class CurveStudy(Study):
 
     def medians(self, setup: Setup, results: Results, solver: SolverName, quantity: str) -> Medians:
         """The ends of the curves; every restart has to be there."""
+        ends = [Variant(method, teleports) for method in Method for teleports in (None, solver)]
+        scenes = self.scenes(setup)
+        results.require([self.spec(setup, scene, v, seed) for scene in scenes for v in ends for seed in scene.seeds])
         found: Medians = {}
-        for scene in self.scenes(setup):
+        for scene in scenes:
             for method in Method:
                 pair = [self.runs(setup, results, scene, v) for v in (Variant(method), Variant(method, solver))]
                 if any(len(runs) < len(scene.seeds) for runs in pair):

@@ -56,13 +56,16 @@ class ProfileStudy(Study):
         return half_of(self.model, name, setup, longer=self.longer, initial=self.initial)
 
     def specs(self, setup: Setup) -> list[RunSpec]:
+        return [spec for name in setup.halves or HALF_NAMES for spec in self.specs_of(name, setup)]
+
+    def specs_of(self, name: HalfName, setup: Setup) -> list[RunSpec]:
+        """All runs that a half needs."""
         specs: list[RunSpec] = []
-        for name in setup.halves or HALF_NAMES:
-            half = self.half(name, setup)
-            for problem, reg in half.problems():
-                specs += [half.spec(problem, reg, variant) for variant in variants(setup.solvers, self.limits(setup))]
-                if setup.reference == "paper":
-                    specs += references(half, setup, problem, reg)
+        half = self.half(name, setup)
+        for problem, reg in half.problems():
+            specs += [half.spec(problem, reg, variant) for variant in variants(setup.solvers, self.limits(setup))]
+            if setup.reference == "paper":
+                specs += references(half, setup, problem, reg)
         return specs
 
     def scores(self, name: HalfName, setup: Setup, results: Results) -> list[Scored]:
@@ -152,7 +155,12 @@ class ProfileStudy(Study):
         return all(after >= before for before, after in shares.values())
 
     def needed_scores(self, half: HalfName, setup: Setup, results: Results) -> list[Scored]:
-        """All scored runs of a half that a claim cannot do without."""
+        """All scored runs of a half that a claim cannot do without.
+
+        Every task has to be there: :func:`scored` passes over a problem that lacks one, and shares of the problems that
+        are left say nothing about the others.
+        """
+        results.require(self.specs_of(half, setup))
         scores = self.scores(half, setup, results)
         if not scores:
             raise NotRunError
@@ -233,6 +241,7 @@ class Regularisation(NetworkProfile):
         return wide.reset_index()
 
     def check(self, half: HalfName, solver: SolverName, setup: Setup, results: Results) -> tuple[bool, str]:
+        results.require(self.specs_of(half, setup))
         shares = self.by_reg(half, setup, results)
         if not shares or any(len(by) < 2 for by in shares.values()):
             raise NotRunError

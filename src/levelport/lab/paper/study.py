@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -138,19 +138,26 @@ class Results:
         result = self.task(spec)
         return None if result is None else result.best
 
+    def require(self, specs: Sequence[RunSpec]) -> None:
+        """Leave a claim open that cannot do without these tasks if any of them is missing or failed."""
+        keys = {spec.key for spec in specs}
+        found = [self._by_key[key] for key in keys if key in self._by_key]
+        failed = sum(result.failed for result in found)
+        if failed:
+            tasks = f"{failed} of the {len(keys)} tasks" if len(keys) > 1 else "the task"
+            raise NotRunError(f"{tasks} that it needs failed")
+        if len(found) < len(keys):
+            raise NotRunError
+
     def runs(self, spec: RunSpec) -> tuple[Run, ...]:
         """All runs of a task that a claim cannot do without."""
-        result = self.task(spec)
-        if result is None:
-            raise NotRunError
-        return result.runs
+        self.require([spec])
+        return self._by_key[spec.key].runs
 
     def needed(self, spec: RunSpec) -> Run:
         """The chosen run of a task that a claim cannot do without."""
-        run = self.best(spec)
-        if run is None:
-            raise NotRunError
-        return run
+        self.require([spec])
+        return self._by_key[spec.key].best
 
 
 class Study(ABC):

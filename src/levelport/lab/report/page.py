@@ -1,6 +1,6 @@
 """From the figures found to the page: what comes first, and how numbers are set.
 
-What failed and what does not hold stands first, what holds follows, and what nobody has run is folded away.
+What failed and what does not hold stands first, what holds follows, and what is open is folded away.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from levelport.lab.claims import in_words as claim_in_words
 from levelport.lab.engine.runner import in_words
 from levelport.lab.paper.claims_table import claims_table
 from levelport.lab.paper.registry import STUDIES
@@ -48,7 +47,7 @@ def page(sections: list[Section]) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    templates.filters |= {"duration": in_words, "outcome": claim_in_words, "number": number}
+    templates.filters |= {"duration": in_words, "number": number}
     return templates.get_template("page.html.jinja").render(
         sections=sections,
         totals=totals(sections),
@@ -60,12 +59,14 @@ def page(sections: list[Section]) -> str:
 def totals(sections: list[Section]) -> list[tuple[str, str]]:
     """What is worth knowing first, as numbers with their words."""
     summaries = [section.summary for section in sections]
-    outcomes = [claim.holds for summary in summaries for claim in summary.claims]
+    outcomes = [claim.outcome for summary in summaries for claim in summary.claims]
+    undecided = outcomes.count("not decided")
     failed = sum(summary.failed_tasks for summary in summaries)
     counts = [
-        (str(outcomes.count(True)), "claims hold"),
-        (str(outcomes.count(False)), "do not hold"),
-        (str(outcomes.count(None)), "not run"),
+        (str(outcomes.count("holds")), "claims hold"),
+        (str(outcomes.count("does not hold")), "do not hold"),
+        *([(str(undecided), "not decided")] if undecided else []),
+        (str(outcomes.count("not run")), "not run"),
         (f"{len({section.name for section in sections})} of {len(STUDIES)}", "figures"),
         (f"{sum(sum(summary.runs.values()) for summary in summaries):,}", "runs"),
         (in_words(sum(summary.compute_seconds for summary in summaries)), "of computing"),

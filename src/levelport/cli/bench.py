@@ -26,7 +26,9 @@ def bench_command(
     out: Annotated[Path, typer.Option(help="Where results are kept; a second start goes on from there.")] = Path(
         "results/bench"
     ),
-    report: Annotated[Path | None, typer.Option(help="Write pages, tables and pictures to this directory.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write the suites' pages, tables and pictures to this directory.")
+    ] = None,
     run: Annotated[bool, typer.Option(help="Compute what is missing; otherwise only report what is there.")] = True,
 ) -> None:
     """Benchmark at equal cost: GD with and without teleports against L-BFGS, Newton-CG and others.
@@ -49,18 +51,19 @@ def bench_command(
         makers = {name: suite_named(name) for name in suites or SUITES}
     failures: list[str] = []
     with trouble_in_words(resumes=True):
-        store = Store(out)
+        store = Store(out, make=run)
         for name, make in makers.items() if run else ():
             plan = Plan.of(make(tier), store)
             for sentence in plan.sentences(1):
                 say(f"{name}: {sentence}")
             failures += run_plan(plan, store, Backend(jobs=1), ConsoleProgress(Console(), name)).failures
-        if report is not None:
-            from levelport.lab.bench.page import write_pages
-
-            for path in write_pages(store, report):
-                say(f"written: {path}")
     for failure in failures:
         say(f"failed: {failure}", "red", error=True)
+    if report is not None:
+        from levelport.lab.bench.page import write_pages
+
+        with trouble_in_words(resumes=True):
+            for path in write_pages(store, report, suites):
+                say(f"written: {path}")
     if failures:
         raise typer.Exit(1)

@@ -17,7 +17,7 @@ from levelport.cli.bench import bench_command
 from levelport.lab.bench import tables
 from levelport.lab.bench.competitors import ALONE, LBFGS, NEWTON_CG, OURS
 from levelport.lab.bench.findings import logistic_goals, network_goals
-from levelport.lab.bench.growth import SERIES, GrowthSpec, slope
+from levelport.lab.bench.growth import SERIES, GrowthSpec, HvpSpec, slope
 from levelport.lab.bench.instances import ProblemName
 from levelport.lab.bench.optimality import _end_of_ray
 from levelport.lab.bench.page import write_pages
@@ -175,3 +175,20 @@ def test_command_line_refuses_with_a_suggestion(tmp_path: Path) -> None:
     empty = runner.invoke(app, ["--no-run", "--out", str(tmp_path), "--report", str(tmp_path)])
     assert empty.exit_code == 1
     assert "there are no results" in empty.output
+    absent = runner.invoke(app, ["hvp", "--no-run", "--out", str(tmp_path / "a"), "--report", str(tmp_path / "b")])
+    assert absent.exit_code == 1
+    assert "there are no results of hvp" in absent.output
+    assert list(tmp_path.iterdir()) == []  # who only looks makes no directories
+
+
+def test_failed_tasks_are_named_though_there_is_nothing_to_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SUITES, "hvp", lambda tier: [HvpSpec("logreg/no-such-data")])
+    app = Typer()
+    app.command()(bench_command)
+    done = CliRunner().invoke(app, ["hvp", "--out", str(tmp_path / "a"), "--report", str(tmp_path / "b")])
+    assert done.exit_code == 1
+    assert "failed: " in done.output
+    assert "There is no data set 'no-such-data'" in done.output
+    assert "there are no results of hvp" in done.output

@@ -17,7 +17,7 @@ from levelport.lab.bench.competitors import ALONE, OURS
 from levelport.lab.bench.equal_cost import EqualCostSpec, tuned_inside
 from levelport.lab.bench.growth import HvpSpec
 from levelport.lab.bench.instances import ProblemName
-from levelport.lab.bench.page import write_pages
+from levelport.lab.bench.page import FullerPageError, NothingToReportError, write_pages
 from levelport.lab.bench.races import RaceSpec
 from levelport.lab.bench.safety import TwinsSpec
 from levelport.lab.bench.suites import SUITES
@@ -90,6 +90,50 @@ def test_a_page_from_a_partial_store_says_so(tmp_path: Path, monkeypatch: pytest
     page = (tmp_path / "report" / "benchmark.md").read_text()
     assert "This page is not complete" not in page
     assert "| functions | 2 of 2 | 2 of 2 |" in page
+
+
+def files_in(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_only_the_pages_of_the_suites_asked_for_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(safety, "STEPS", 10)
+    problem = ProblemName("all samples", cost_table.DATA, 1e-3)
+    product, report = HvpSpec("logreg/titanic", repeats=3), tmp_path / "report"
+    monkeypatch.setitem(SUITES, "hvp", lambda tier: [product])
+    store = stored(tmp_path, product, RaceSpec(problem, OURS, 40.0), TwinsSpec("tanh", "momentum 0.02", 0))
+    written = write_pages(store, report, ["safety"])
+    assert {path.name for path in written} == set(files_in(report)) == {"safety.csv", "safety.md"}
+    assert [path.name for path in write_pages(store, report, ["attribution"])] == ["attribution.md"]
+    assert {path.name for path in write_pages(store, report, ["hvp"])} == {"benchmark-hvp.csv", "benchmark.md"}
+    assert len(write_pages(store, report)) == len(files_in(report)) == 5
+
+
+@pytest.mark.parametrize("suite", ["logistic", "attribution", "safety", "families", "solvers"])
+def test_a_suite_without_results_is_an_error_and_nothing_is_written(suite: str, tmp_path: Path) -> None:
+    """The first shares its page with a suite that has some."""
+    store = stored(tmp_path, HvpSpec("logreg/titanic", repeats=3))
+    with pytest.raises(NothingToReportError, match=f"there are no results of {suite} in"):
+        write_pages(store, tmp_path / "report", [suite])
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_fuller_page_is_not_replaced(tmp_path: Path) -> None:
+    """A store with one suite, or a part of one, does not cut what another store has told."""
+    report = tmp_path / "report"
+    races = [RaceSpec(ProblemName("function", "booth"), name, 50.0) for name in (OURS, ALONE)]
+    small = [RaceSpec(ProblemName("all samples", cost_table.DATA, reg), OURS, 20.0) for reg in (1e-6, 1e-3)]
+    write_pages(stored(tmp_path / "whole", *races, *small), report)
+    before = files_in(report)
+    for name, specs, lost in (
+        ("other", [HvpSpec("logreg/titanic", repeats=3)], r"benchmark\.csv has 2 rows and would have 0"),
+        ("part", races[:1], r"benchmark\.csv has 2 rows and would have 1"),
+        ("small", small[:1], r"attribution\.md has 6 rows and would have 5"),
+    ):
+        with pytest.raises(FullerPageError, match=lost):
+            write_pages(stored(tmp_path / name, *specs), report)
+    assert files_in(report) == before
+    write_pages(stored(tmp_path / "whole", *races, *small), report)  # as much as before is no loss
 
 
 def test_step_sizes_are_tuned_inside_the_grid() -> None:

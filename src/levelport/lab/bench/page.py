@@ -8,6 +8,7 @@ it was measured, and a page says how much of it was run.
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -31,8 +32,8 @@ from levelport.lab.bench.markdown import table
 from levelport.lab.bench.own_cost import LARGE
 from levelport.lab.bench.races import accuracy
 from levelport.lab.bench.suites import CONVEX_BUDGET, MEMORY_COST, SMALL_SETS, SPLITS, SUITES
-from levelport.lab.bench.zoo_page import write_zoo
-from levelport.lab.engine.store import Store
+from levelport.lab.bench.zoo_page import write_zoo, zoo_table
+from levelport.lab.engine.store import Store, TaskResult
 from levelport.lab.pages import folded
 from levelport.lab.pictures import save, small_print
 from levelport.problems.atomic import write_text
@@ -57,16 +58,65 @@ Frames = dict[str, pd.DataFrame]
 
 
 class NothingToReportError(ValueError):
-    """The store is empty."""
+    """The store has no results, or none of a suite that was asked for."""
 
 
-def write_pages(store: Store, directory: Path) -> list[Path]:
-    """Write the pages for which there are results to ``directory``; the files written."""
-    results = list(store.look().results.values())
+class FullerPageError(ValueError):
+    """A page in the directory has more results than the one that would replace it."""
+
+
+def write_pages(store: Store, directory: Path, suites: Sequence[str] | None = None) -> list[Path]:
+    """Write the pages of ``suites``, by default all that have results, to ``directory``; the files written.
+
+    Nothing is written if a suite that was asked for has no results, or if a page in ``directory`` has more of them than
+    the one that would replace it. The page of ``solvers`` alone is made of the results of both.
+    """
+    found = store.look().results
+    results = list(found.values())
+    covered, asked = coverage(found), {_page_of(suite) for suite in suites or SUITES}
+    frames = _frames(results)
+    small_table = frames.pop("attribution")
+    if suites:
+        _need_results(suites, {**frames, "attribution": small_table, "solvers": zoo_table(results)}, covered, store)
+    frames = {name: frame for name, frame in frames.items() if _page_of(name) in asked}
+    pages = {}
+    if "attribution" in asked and not small_table.empty:
+        pages["attribution.md"] = cost_table.page(small_table)
+    if "safety" in asked and not all(frames[name].empty for name in ("safety", "safety-equal-cost")):
+        pages["safety.md"] = safety_page.page(frames["safety"], frames["safety-equal-cost"], _versions())
+    names = ("families-moves", "families-training", "families-confirmation")
+    moved, trained, again = (frames.get(name, pd.DataFrame()) for name in names)
+    if not (moved.empty and trained.empty and again.empty):
+        took = families_tables.seconds(results)
+        pages["families.md"] = families_page.page(moved, trained, again, _versions(), took)
+    if any(not frame.empty for name, frame in frames.items() if name.startswith("benchmark")):
+        pages["benchmark.md"] = page(frames, covered)
+    _keep_fuller_pages(pages, frames, directory, store)
+    written = write_zoo(results, directory) if "solvers" in asked else []
+    if not pages and not written:
+        raise NothingToReportError(f"there are no results in {store.root}; run 'levelport bench logistic' first.")
+    for name, frame in frames.items():
+        if not frame.empty:
+            written.append(directory / f"{name}.csv")
+            write_text(written[-1], frame.to_csv(index=False, float_format="%.5g"))
+    if not trained.empty:
+        with small_print():
+            written += save(families_page.picture(trained), directory / "families.png")
+    if "benchmark.md" in pages:
+        written += _draw(frames, directory)
+    for name, content in pages.items():
+        written.append(directory / name)
+        write_text(written[-1], content)
+    return written
+
+
+def _frames(results: list[TaskResult]) -> Frames:
+    """All tables by the name of their file; ``attribution`` has none."""
     races = tables.races(results)
-    small_table = races[races["family"] == "all samples"]  # has a page of its own and is no part of the benchmark
-    frames = {
-        "benchmark": races[races["family"] != "all samples"],
+    small_table = races["family"] == "all samples"  # has a page of its own and is no part of the benchmark
+    return {
+        "attribution": races[small_table],
+        "benchmark": races[~small_table],
         "benchmark-networks": tables.network_pairs(results, OURS, ALONE),
         "benchmark-optimality": tables.optimalities(results),
         "benchmark-seconds": tables.timings(results),
@@ -77,35 +127,49 @@ def write_pages(store: Store, directory: Path) -> list[Path]:
         "benchmark-hvp": tables.flat(results, "hvp"),
         "safety": tables.safety(results),
         "safety-equal-cost": tables.safety_at_equal_cost(results),
+        "families-moves": families_tables.moves(results),
+        "families-training": families_tables.training(results),
+        "families-confirmation": families_tables.training(results, FamilyConfirmationSpec),
     }
-    frames["families-moves"] = families_tables.moves(results)
-    frames["families-training"] = families_tables.training(results)
-    frames["families-confirmation"] = families_tables.training(results, FamilyConfirmationSpec)
-    written = write_zoo(results, directory)
-    for name, frame in frames.items():
-        if not frame.empty:
-            written.append(directory / f"{name}.csv")
-            write_text(written[-1], frame.to_csv(index=False, float_format="%.5g"))
-    pages = {}
-    if not small_table.empty:
-        pages["attribution.md"] = cost_table.page(small_table)
-    if not all(frames[name].empty for name in ("safety", "safety-equal-cost")):
-        pages["safety.md"] = safety_page.page(frames["safety"], frames["safety-equal-cost"], _versions())
-    families = frames["families-moves"], frames["families-training"], frames["families-confirmation"]
-    if not all(frame.empty for frame in families):
-        pages["families.md"] = families_page.page(*families, _versions(), families_tables.seconds(results))
-    if not families[1].empty:
-        with small_print():
-            written += save(families_page.picture(families[1]), directory / "families.png")
-    if any(not frame.empty for name, frame in frames.items() if name.startswith("benchmark")):
-        written += _draw(frames, directory)
-        pages["benchmark.md"] = page(frames, coverage(store))
-    if not pages and not written:
-        raise NothingToReportError(f"there are no results in {store.root}; run 'levelport bench logistic' first.")
-    for name, content in pages.items():
-        written.append(directory / name)
-        write_text(written[-1], content)
-    return written
+
+
+def _page_of(name: str) -> str:
+    """The page that a suite or a table belongs to."""
+    first = name.partition("-")[0]
+    return first if first in ("solvers", "attribution", "safety", "families") else "benchmark"
+
+
+def _need_results(suites: Sequence[str], frames: Frames, covered: pd.DataFrame, store: Store) -> None:
+    """Every suite asked for has results: tasks of its own where it shares a page, something to tell where not."""
+    ran = {row["suite"]: row["quick_run"] + row["full_run"] > 0 for _, row in covered.iterrows()}
+    told = {_page_of(name) for name, frame in frames.items() if not frame.empty}
+    lacking = [suite for suite in dict.fromkeys(suites) if not ran.get(suite, suite in told)]
+    if lacking:
+        raise NothingToReportError(
+            f"there are no results of {', '.join(lacking)} in {store.root}, and nothing was written; run 'levelport "
+            f"bench {' '.join(lacking)} --out {store.root}' first."
+        )
+
+
+def _keep_fuller_pages(pages: dict[str, str], frames: Frames, directory: Path, store: Store) -> None:
+    """Refuse to replace a page by one with less in it: the store may hold a small part of what that page tells."""
+    sizes = {f"{name}.csv": len(frame) for name, frame in frames.items() if f"{_page_of(name)}.md" in pages}
+    there = {name: len(pd.read_csv(directory / name)) for name in sizes if (directory / name).exists()}
+    old = directory / "attribution.md"  # has no table beside it
+    if old.name in pages and old.exists():
+        sizes[old.name], there[old.name] = _rows(pages[old.name]), _rows(old.read_text(encoding="utf-8"))
+    fuller = [
+        f"{name} has {rows} rows and would have {sizes[name]}" for name, rows in there.items() if rows > sizes[name]
+    ]
+    if fuller:
+        raise FullerPageError(
+            f"{directory} tells of more results than {store.root} holds, and nothing was written: {'; '.join(fuller)}. "
+            "Choose another directory with --report, run what is missing, or remove these files first."
+        )
+
+
+def _rows(markdown: str) -> int:
+    return sum(line.startswith("|") for line in markdown.splitlines())
 
 
 def _draw(frames: Frames, directory: Path) -> list[Path]:
@@ -123,9 +187,9 @@ def _draw(frames: Frames, directory: Path) -> list[Path]:
     return [path for paths in drawn for path in paths]
 
 
-def coverage(store: Store) -> pd.DataFrame:
-    """How many tasks of each suite of the benchmark the store holds, as they are defined now, in either size."""
-    there = {key for key, result in store.look().results.items() if not result.failed}
+def coverage(found: Mapping[str, TaskResult]) -> pd.DataFrame:
+    """How many tasks of each suite of the benchmark were found, as they are defined now, in either size."""
+    there = {key for key, result in found.items() if not result.failed}
     rows = []
     for name in PARTS:
         row: dict[str, str | int] = {"suite": name}

@@ -153,9 +153,13 @@ def losses(table: pd.DataFrame, best: dict[str, float]) -> str:
                         f"| {solver} | {half} | {group} | {_in_words(budget)} | {means[solver]:.3f} | "
                         f"{means['auto']:.3f} | {lead.mean():.3f} ± {lead.sem():.3f} |"
                     )
+    among = (
+        "Of the contestants that have run on all problems of a group, and leaving out the default itself with "
+        "differences\nfor products, ahead of the default in any group and with any budget, by geometric mean"
+    )
     if not ahead:
-        return "Ahead of the default with any budget, in any group: nobody."
-    heads = ["Ahead of the default, in any group and with any budget, by geometric mean:", ""]
+        return f"{among}: nobody."
+    heads = [f"{among}:", ""]
     heads += ["| solver | half | group | budget | it reaches | the default | log of the ratio |"]
     return "\n".join([*heads, "| --- | --- | --- | --- | ---: | ---: | ---: |", *ahead])
 

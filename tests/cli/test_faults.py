@@ -14,6 +14,12 @@ from typer.testing import CliRunner
 
 from levelport.cli import app
 from levelport.lab.engine.backends import Backend, WorkerLostError
+from levelport.lab.engine.spec import Run
+from levelport.lab.engine.store import Store
+from levelport.lab.paper.registry import STUDIES
+from levelport.lab.paper.reproduction import require_data
+from levelport.lab.paper.study import Setup
+from levelport.problems.storage import DataError
 
 runner = CliRunner(env={"COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"})
 
@@ -153,9 +159,55 @@ def test_data_that_are_not_here(arguments: list[str], tmp_path: Path, monkeypatc
     assert "levelport data fetch ozone" in done.output
 
 
-def test_a_figure_without_the_sets_asked_for_is_passed_over(tmp_path: Path) -> None:
+def test_data_that_a_figure_needs_are_missed_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is missing is named at once, and nothing is started; results that are there need no data."""
+    monkeypatch.setenv("LEVELPORT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("LEVELPORT_DATA", raising=False)
+    monkeypatch.setattr(Backend, "compute", lambda *_: pytest.fail("something was started"))
+    missing = ["hill-valley", "ozone"]
+    arguments = ["reproduce", "fig2", "fig3", "fig8", "--tier", "full", "--set", "blood", "--images", "50"]
+    done = runner.invoke(app, [*arguments, "--set", missing[0], "--set", missing[1], "--out", str(tmp_path / "out")])
+    assert done.exit_code == 1
+    assert "Nothing was started" in done.output
+    assert f"'levelport data fetch {missing[0]} mnist {missing[1]}'" in done.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_results_that_are_there_need_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEVELPORT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("LEVELPORT_DATA", raising=False)
+    store, specs = Store(tmp_path), STUDIES["fig3"].specs(Setup(tier="full", images=50))
+    for spec, runs in zip(specs, ([Run()], [Run.failure("no data")]), strict=True):
+        store.put(spec, runs, 1.0, {})
+    require_data(specs[:1], store)
+    with pytest.raises(DataError, match=r"1 task\(s\) need .*: mnist"):  # what failed will run again
+        require_data(specs, store)
+
+
+def test_no_pictures_where_all_tasks_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ValueError("no luck")
+
+    monkeypatch.setattr("levelport.lab.paper.teleport_study.problem", fails)
+    monkeypatch.setattr("levelport.lab.paper.teleport_study.OneTeleport.rough_seconds", 1.0)
+    done = runner.invoke(app, ["reproduce", "fig3", "--tier", "smoke", "--jobs", "1", "--out", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "no luck" in done.output
+    assert "0 pictures" in done.output
+    assert not [name for name in files(tmp_path) if name.endswith((".png", ".pdf"))]
+
+
+def test_a_figure_without_the_sets_asked_for_is_refused(tmp_path: Path) -> None:
     arguments = ["reproduce", "fig17", "--tier", "smoke", "--set", "titanic", "--out", str(tmp_path)]
     done = runner.invoke(app, arguments)
-    assert done.exit_code == 0
-    assert "None of the data sets asked for is part of this figure" in done.output
+    assert done.exit_code == 2
+    assert "fig17 has none of the data sets asked for (titanic)" in done.output
+    assert files(tmp_path) == []
+
+
+def test_a_tier_without_the_sets_asked_for_is_said(tmp_path: Path) -> None:
+    arguments = ["reproduce", "fig17", "--tier", "smoke", "--set", "ionosphere", "--out", str(tmp_path)]
+    done = runner.invoke(app, arguments)
+    assert done.exit_code == 1
+    assert "None of the data sets asked for is part of this figure at the smoke tier." in done.output
     assert files(tmp_path) == []

@@ -59,7 +59,7 @@ def reproduce_command(
     from levelport.lab.engine.backends import Backend, default_jobs
     from levelport.lab.paper.registry import STUDIES, study_named
     from levelport.lab.paper.study import Setup, heeded
-    from levelport.problems import data_info
+    from levelport.problems import REGULARISATION, data_info
     from levelport.problems.datasets import Targets
 
     exporting, listing = figures[0] == "export", figures[0] == "list"
@@ -79,6 +79,9 @@ def reproduce_command(
     with usage("--reg"):
         for strength in reg or []:
             checks.number("reg", strength, at_least=0.0, at_most=1e300)
+            if strength not in REGULARISATION:
+                known = ", ".join(f"{penalty:g}" for penalty in REGULARISATION)
+                raise ValueError(f"{strength:g} is none of the paper's penalties, which are {known}.")
     with usage():
         where = Backend(backend, jobs or default_jobs(), address)
     with usage("--reference"):
@@ -98,22 +101,28 @@ def reproduce_command(
         return
     for study in () if "all" in figures else studies:
         _say_what_is_ignored(study, setup)
+        with usage("--set"):
+            _check_sets(study, heeded(study, setup)[0])
     if exporting:
         _export(studies, setup, out, to or Path("results.zip"))
         return
-    failures, asked = 0, setup
-    for study in studies:
+    plans = [(study, heeded(study, setup)[0]) for study in studies]
+    if not claims and address is None:  # the machines of a cluster have data of their own
+        _require_data(plans, out)
+    failures, idle = 0, 0
+    for study, heeds in plans:
         say(f"\n{study.name}  {study.title}", "bold")
-        setup, _ = heeded(study, asked)
         with trouble_in_words(resumes=True):
-            if setup.sets and not study.specs(setup) and study.specs(replace(setup, sets=())):
-                say("None of the data sets asked for is part of this figure.")
+            if heeds.sets and not study.specs(heeds) and study.specs(replace(heeds, sets=())):
+                say(f"None of the data sets asked for is part of this figure at the {heeds.tier} tier.")
+                idle += "all" not in figures and not claims
             elif claims:
-                _claims_of_stored(study, setup, out)
+                _claims_of_stored(study, heeds, out)
             else:
-                failures += _reproduce_one(study, setup, out, where)
+                failures += _reproduce_one(study, heeds, out, where)
     if failures:
         say(f"{failures} task(s) failed; the same command runs them again.", "red", error=True)
+    if failures or idle:
         raise typer.Exit(1)
 
 
@@ -151,6 +160,27 @@ def _reproduce_one(study: Study, setup: Setup, out: Path, backend: Backend) -> i
     took = in_words(done.sweep.seconds) if done.sweep.computed else "nothing to compute"
     say(f"{len(done.pictures)} pictures and table.csv in {directory} ({took})")
     return len(done.sweep.failures)
+
+
+def _check_sets(study: Study, setup: Setup) -> None:
+    """A figure that has none of the data sets asked for, in no tier, was asked for by mistake."""
+    if not setup.sets or any(study.specs(replace(setup, tier=tier)) for tier in get_args(Tier)):
+        return
+    specs = study.specs(replace(setup, sets=()))
+    has = sorted({name for spec in specs for name in spec.data_sets})
+    raise ValueError(
+        f"{study.name} has none of the data sets asked for ({', '.join(setup.sets)}); at the {setup.tier} tier it has "
+        f"{', '.join(has)}."
+    )
+
+
+def _require_data(plans: Sequence[tuple[Study, Setup]], out: Path) -> None:
+    """Stop before anything runs if data sets are missing that the figures need, all of which are named at once."""
+    from levelport.lab.engine.store import Store
+    from levelport.lab.paper.reproduction import require_data
+
+    with trouble_in_words():
+        require_data([spec for study, setup in plans for spec in study.specs(setup)], Store(out, make=False))
 
 
 def _say_what_is_ignored(study: Study, setup: Setup) -> None:

@@ -82,6 +82,11 @@ class RunSpec(ABC):
         """A rough forecast on one core, for the time left; being wrong by a factor of a few does no harm."""
         return 1.0
 
+    @property
+    def data_sets(self) -> tuple[str, ...]:
+        """Names of the data sets that it reads, so that missing ones are known before it starts."""
+        return ()
+
     def canonical_json(self) -> str:
         """Sorted keys, no spaces, shortest floats; the same text for fields equal in value and in type.
 

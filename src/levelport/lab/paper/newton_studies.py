@@ -58,6 +58,10 @@ class NewtonRun(RunSpec):
         return f"{self.problem} Newton-CG{'' if self.settings else '-LS'}"
 
     @property
+    def data_sets(self) -> tuple[str, ...]:
+        return (self.problem.partition("/")[2],)
+
+    @property
     def rough_seconds(self) -> float:
         named = problem(self.problem)
         per_hvp = 1e-4 + 4e-10 * named.info.samples * named.dimension

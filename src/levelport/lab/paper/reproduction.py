@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,13 @@ from levelport.lab.claims import Claim
 from levelport.lab.engine.backends import Backend
 from levelport.lab.engine.progress import Progress
 from levelport.lab.engine.runner import Plan, SweepResult, run_plan
-from levelport.lab.engine.spec import RunStatus
+from levelport.lab.engine.spec import RunSpec, RunStatus
 from levelport.lab.engine.store import Found, Store
 from levelport.lab.paper.study import Results, Setup, Study
 from levelport.lab.pictures import save, small_print
 from levelport.problems.atomic import remove_leftovers, write_text
+from levelport.problems.catalogue import UCI
+from levelport.problems.storage import DataError, State, locate
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,25 @@ def stored_results(study: Study, setup: Setup, store: Store) -> Found:
     return store.look(spec.key for spec in study.specs(setup))
 
 
+def require_data(specs: Sequence[RunSpec], store: Store) -> None:
+    """:class:`DataError` names the data sets that are not here and that tasks which have not been computed need.
+
+    Otherwise each of these tasks would start and fail, and the reason would come after the last of them.
+    """
+    stored = {name: "mnist" if name.startswith("mnist") else name for spec in specs for name in spec.data_sets}
+    names = dict.fromkeys(name for name in stored.values() if name in UCI or name == "mnist")
+    missing = [name for name in names if locate(name).state in (State.MISSING, State.DAMAGED)]
+    affected = [spec for spec in specs if any(stored[name] in missing for name in spec.data_sets)]
+    todo = Plan.of(affected, store).todo if affected else ()
+    if todo:
+        wanted = sorted({stored[name] for spec in todo for name in spec.data_sets} & set(missing))
+        raise DataError(
+            f"Nothing was started: {len(todo)} task(s) need data sets that are not here, or are damaged: "
+            f"{', '.join(wanted)}. Run 'levelport data fetch {' '.join(wanted)}', with '--from DIR' where there is no "
+            "network, or set LEVELPORT_DATA to a directory that holds them."
+        )
+
+
 def reproduce(
     study: Study,
     setup: Setup,
@@ -75,10 +96,12 @@ def reproduce(
     results = Results(sweep.results)
     directory = figure_directory(out, setup.tier, study.name, setup.protocol, setup.reference)
     remove_leftovers(directory)
+    # Where every task failed there is nothing to draw; Figure 2 has no tasks.
+    nothing = bool(sweep.results) and all(task.failed for task in sweep.results.values())
     with small_print():
         pictures = [
             path
-            for name, figure in study.pictures(setup, results).items()
+            for name, figure in (study.pictures(setup, results) if not nothing else {}).items()
             for path in save(figure, directory / f"{name}.png", directory / f"{name}.pdf")
         ]
     table = study.table(setup, results)

@@ -41,6 +41,10 @@ class OneTeleport(RunSpec):
         return f"{self.problem} reg {self.reg:g}, {self.solver} solver"
 
     @property
+    def data_sets(self) -> tuple[str, ...]:
+        return (self.problem.partition("/")[2],)
+
+    @property
     def rough_seconds(self) -> float:
         named = problem(self.problem)
         return self.limit * (1e-3 + 4 * 4e-10 * named.info.samples * named.dimension)

@@ -102,6 +102,10 @@ class Training(RunSpec):
         return descent.run(self.ticks)
 
     @property
+    def data_sets(self) -> tuple[str, ...]:
+        return (self.problem.partition("/")[2],)
+
+    @property
     def rough_seconds(self) -> float:
         """A fixed time per step and a time per operation, fitted to runs on one core of a small machine.
 

@@ -39,6 +39,18 @@ def test_certificate_of_booth_is_the_closed_form() -> None:
     assert re.search(r"\d+ values, \d+ gradients, \d+ Hessian-vector products", text)
 
 
+def test_where_the_gradient_vanishes_the_curvature_is_not_known() -> None:
+    code, text = run("teleport", "booth", "--start", "1,3")
+    assert code == 0
+    assert "none: the curvature is not known here" in text
+
+
+def test_where_the_curvature_is_negative_there_is_no_newton_step() -> None:
+    code, text = run("teleport", "himmelblau", "--start", "0,0.01", "--max-hvps", "1")
+    assert code == 0
+    assert "none: the curvature is not positive" in text
+
+
 @pytest.mark.parametrize("solver", ["auto", "sqp", "slsqp", "trust-constr"])
 def test_every_solver_has_a_name(solver: str) -> None:
     code, text = run("teleport", "booth", "--solver", solver, "--max-hvps", "30")
@@ -85,11 +97,26 @@ def test_picture(solver: str, tmp_path: Path) -> None:
         (("teleport", "rosenbrock", "--start", "1,2,3", "--plot", "x.png"), "only functions of two variables"),
         (("teleport", "booth", "--max-hvps", "0"), "max_hvps must be at least 1"),
         (("teleport", "booth", "--radius", "-1"), "radius must be positive"),
+        (("teleport", "booth", "--radius", "0"), "it is a distance; leave the option out to have it derived"),
+        (("teleport", "booth", "--start", "1e200,1"), "the value or the gradient at the start is not finite"),
+        (("teleport", "booth", "--plot", "."), "and '.' does not"),
         (("teleport", "booth", "--plot", "x.nonsense"), "pictures end in .png"),
         (("demo", "--out", "/proc/no/such"), "cannot write to"),
         (("theory", "booth", "--to", "x.nonsense"), "pictures end in .png"),
         (("reproduce", "fig8", "--set", "digits"), "digits has more than two classes"),
         (("reproduce", "fig8", "--reg", "nan"), "reg must"),
+        (
+            ("reproduce", "fig8", "--reg", "0.1", "--reg", "7"),
+            "7 is none of the paper's penalties, which are 0.1, 0.01, 0.001, 0.0001, 1e-05, 1e-06",
+        ),
+        (
+            ("reproduce", "fig17", "--set", "ozone"),
+            "fig17 has none of the data sets asked for (ozone); at the quick tier it has chess-krvkp, ionosphere",
+        ),
+        (("diagnose", "booth", "--reg", "0.1"), "--reg has no effect on booth, which has no penalty"),
+        (("theory", "quadratic/10", "--reg", "0.1"), "--reg has no effect on quadratic/10"),
+        (("diagnose", "foo/bar"), "There is no model 'foo'"),
+        (("theory", "foo/bar"), "There is no model 'foo'"),
         (
             ("report", "--to", "claims.pdf"),
             "reports end in .html, tables of claims in .md, and 'claims.pdf' in neither",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from levelport import checks
 from levelport.cli.speech import say, trouble_in_words, usage
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def teleport_function(
     from levelport.lab.bench.scipy_solvers import any_solver
     from levelport.lab.level_sets import Trails
     from levelport.problems.functions import function_named
-    from levelport.solvers import teleport
+    from levelport.solvers import TeleportStatus, teleport
 
     with usage("FUNCTION"):
         known = function_named(function)
@@ -69,10 +70,15 @@ def teleport_function(
     _check_dimension(known, coordinates, plot)
     trails = Trails()
     x = torch.tensor(coordinates, dtype=torch.float64)
+    if radius is not None:
+        with usage("--radius"):
+            checks.number("radius", radius, above=0.0, why="it is a distance; leave the option out to have it derived")
     with usage():
         result = teleport(
             known, x, method, max_hvps=max_hvps, tol=tol, radius=radius, level_set=level_set, callback=trails
         )
+    if result.status is TeleportStatus.NON_FINITE_START:
+        raise typer.BadParameter(f"{result.message}.", param_hint="--start")
     assert isinstance(result.x, torch.Tensor)  # as x is one
     Console().print(certificate_table(result, f"{known.name} with {solver}"))
     say(f"from {_text(coordinates)} to {_text(result.x.tolist())}")
@@ -132,7 +138,8 @@ def certificate_table(result: TeleportResult, title: str) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     curvature, cost = result.curvature, result.cost
-    step = f"{1.0 / curvature:.6g}" if curvature > 0.0 else "none: the curvature is not positive"
+    known = "not positive" if curvature <= 0.0 else "not known here"  # a gradient that vanishes has none
+    step = f"{1.0 / curvature:.6g}" if curvature > 0.0 else f"none: the curvature is {known}"
     rows = {
         "status": f"{result.status.name.lower().replace('_', ' ')}: {result.message}",
         "value": f"{result.value_start:.10g} → {result.value:.10g}",

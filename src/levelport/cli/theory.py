@@ -19,14 +19,17 @@ if TYPE_CHECKING:
 Name = Annotated[
     str, typer.Argument(help="MODEL/DATA as in logreg/blood, quadratic/CONDITION, a test function, or relu-network.")
 ]
-Reg = Annotated[float, typer.Option(help="Strength of the penalty reg·‖w‖² of MODEL/DATA.")]
+Reg = Annotated[
+    float | None,
+    typer.Option(help="Strength of the penalty reg·‖w‖² of MODEL/DATA and relu-network; 0.01 by default."),
+]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Decides the split, the start and what is sampled.")]
 Warmup = Annotated[int, typer.Option(help="Gradient steps before anything is measured.", min=0)]
 
 
 def theory_command(
     name: Name,
-    reg: Reg = 1e-2,
+    reg: Reg = None,
     seed: Seed = 0,
     warmup: Warmup = 0,
     iterations: Annotated[int, typer.Option(help="Iterations to run and to bound.", min=2)] = 30,
@@ -65,7 +68,7 @@ def theory_command(
 
 def diagnose_command(
     name: Name,
-    reg: Reg = 1e-2,
+    reg: Reg = None,
     seed: Seed = 0,
     warmup: Warmup = 0,
     max_hvps: Annotated[int, typer.Option(help="Budget of the teleport.", min=1)] = 100,
@@ -81,22 +84,26 @@ def diagnose_command(
         typer.echo(sentence)
 
 
-def _named(name: str, reg: float, seed: int) -> tuple[Objective, Tensor]:
-    """The objective and the start called ``name``."""
+def _named(name: str, reg: float | None, seed: int) -> tuple[Objective, Tensor]:
+    """The objective and the start called ``name``; a penalty is for those that have one."""
     import torch
 
     from levelport.objectives.function import FunctionObjective
     from levelport.theory.counterexamples import relu_objective
 
+    strength = 1e-2 if reg is None else reg
     if name.startswith("quadratic/"):
+        _refuse_penalty(name, reg)
         return _quadratic(name.partition("/")[2], seed)
     if name == "relu-network":
-        network = relu_objective(penalty=reg, seed=seed)
+        network = relu_objective(penalty=strength, seed=seed)
         return network, network.initial_point()
     if "/" in name:
         from levelport.problems import problem
+        from levelport.problems.models import parse_model
 
-        chosen = problem(name, reg=reg, seed=seed)
+        parse_model(name.partition("/")[0])  # of two names that are unknown, the first is named
+        chosen = problem(name, reg=strength, seed=seed)
         return chosen.objective(), chosen.initial_point()
     from levelport.problems.functions import function_named
 
@@ -104,8 +111,14 @@ def _named(name: str, reg: float, seed: int) -> tuple[Objective, Tensor]:
         function = function_named(name)
     except ValueError as error:
         raise ValueError(f"{error} A problem is MODEL/DATA, as in logreg/blood.") from error
+    _refuse_penalty(name, reg)
     start = torch.tensor(function.start, dtype=torch.float64)
     return FunctionObjective(function.function, like=start), start
+
+
+def _refuse_penalty(name: str, reg: float | None) -> None:
+    if reg is not None:
+        raise ValueError(f"--reg has no effect on {name}, which has no penalty; it is for MODEL/DATA and relu-network.")
 
 
 def _quadratic(condition: str, seed: int) -> tuple[Objective, Tensor]:

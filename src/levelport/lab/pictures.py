@@ -95,7 +95,7 @@ def picture_format(path: Path) -> str:
     """The format that the name of a picture asks for; ValueError if it is none that we write."""
     kind = path.suffix[1:].lower()
     if kind not in ("png", "pdf", "svg"):
-        raise ValueError(f"pictures end in .png, .pdf or .svg, and {path.name!r} does not.")
+        raise ValueError(f"pictures end in .png, .pdf or .svg, and {path.name or str(path)!r} does not.")
     return kind
 
 

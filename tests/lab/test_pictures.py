@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+import math
+from itertools import combinations, pairwise
 
 import matplotlib as mpl
 import pytest
 
+from levelport.cli.theory import _named
 from levelport.lab.pictures import keep_labels_apart, new_figure, save
+from levelport.lab.theory_pictures import draw_gaps
+from levelport.theory.promises import audit
 
 
 def overlaps(axis: mpl.axis.Axis) -> int:
@@ -37,3 +41,19 @@ def test_labels_with_room_stay() -> None:
     before = [label.get_visible() for label in panel.get_xticklabels()]
     keep_labels_apart(figure)
     assert [label.get_visible() for label in panel.get_xticklabels()] == before
+
+
+def test_the_legend_of_the_theory_names_no_line_that_is_not_there() -> None:
+    """On Booth, a quadratic, the bounds of teleports are 0 from the first teleport on."""
+    objective, start = _named("booth", None, 0)
+    found = audit(objective, start, 12)
+    _, [[panel]] = new_figure(1, 1)
+    draw_gaps(found, panel)
+    handles, labels = panel.get_legend_handles_labels()
+    zero = [bound.label for bound in found.bounds if bound.rate[-1] == 0.0]
+    assert zero  # the test would test nothing
+    assert not [label for label in labels if label.startswith(tuple(zero))]
+    assert any(label.startswith("strongly convex") for label in labels)
+    for handle, label in zip(handles, labels, strict=True):
+        heights = [math.isfinite(y) and y > 0.0 for y in handle.get_ydata()]
+        assert any(map(all, pairwise(heights))) or label.endswith("(vacuous)")

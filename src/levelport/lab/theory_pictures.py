@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -25,7 +26,9 @@ _LOOKS = {
 def draw_gaps(found: Audit, axes: Axes) -> None:
     """Thick lines: measured, with dots at teleports. Thin: guarantees. Dotted: bounds with a caveat.
 
-    Bounds are drawn where they say more than δ_K ≤ δ_0; measurements where they are more than rounding.
+    Bounds are drawn where they say more than δ_K ≤ δ_0, and are not 0, which no logarithm shows; measurements where
+    they are more than rounding. The legend names vacuous bounds, without a line; a bound of which zeros leave no line
+    it does not name.
     """
     descent, teleported, newton = found.descent, found.teleported, found.newton
     for label, run, colour, width in (
@@ -40,10 +43,12 @@ def draw_gaps(found: Audit, axes: Axes) -> None:
             axes.plot(dots, [gaps[k] for k in dots], "o", color=colour, markersize=4)
     for bound in found.bounds:
         colour, style = _LOOKS.get(bound.label, (GREY, "-"))
-        rate = [math.nan if found.vacuous(bound, k) else value for k, value in enumerate(bound.rate)]
-        vacuous = all(map(math.isnan, rate))
-        rate, gone = _until_rounding(rate, descent.rounding)
-        remark = " (no guarantee)" if bound.caveats else " (vacuous)" if vacuous else gone
+        says = [None if found.vacuous(bound, k) else value for k, value in enumerate(bound.rate)]
+        vacuous = all(value is None for value in says)
+        rate, gone = _until_rounding([value or math.nan for value in says], descent.rounding)
+        if not vacuous and not any(math.isfinite(a) and math.isfinite(b) for a, b in pairwise(rate)):
+            continue
+        remark = " (vacuous)" if vacuous else " (no guarantee)" if bound.caveats else gone
         style = "none" if vacuous else ":" if bound.caveats else style
         axes.plot(range(len(rate)), rate, linestyle=style, color=colour, linewidth=1.2, label=bound.label + remark)
     axes.axhline(found.constants.initial_gap, color=GREY, linewidth=0.6)

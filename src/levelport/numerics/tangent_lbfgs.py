@@ -159,11 +159,11 @@ class TangentQuasiNewton:
         self._memory = memory
         self._vectors = _Vectors(memory, like)
         self.newest = self._vectors.newest
-        # Where the pairs are, and their products as far as they are needed, that is triangles; oldest pair first.
+        # Where the pairs are, and their products; oldest first.
         self._slots: list[int] = []
-        self._ss: list[list[float]] = []  # of s_i with s_j, j ≤ i
-        self._sy: list[list[float]] = []  # of s_i with y_j, j ≥ i, the newest y first
-        self._ys: list[list[float]] = []  # of y_i with s_j, j ≤ i
+        self._ss: list[list[float]] = []
+        self._sy: list[list[float]] = []
+        self._ys: list[list[float]] = []
         # Products with the newest r and n.
         self._rn = math.nan
         self._sr: list[float] = []
@@ -188,6 +188,7 @@ class TangentQuasiNewton:
         size = 2 * middle + _NEW
         by_r, by_s, by_y, by_n = (products[i * size : (i + 1) * size] for i in range(_NEW))
         steps = [middle + _NEW + slot for slot in self._slots]
+        changes = [middle - 1 - slot for slot in self._slots]
         r, s, y = range(middle, middle + 3)
         self._rn = by_n[r]
         keep = pair and tells_curvature(by_s[y], by_s[s], by_y[y])
@@ -195,16 +196,14 @@ class TangentQuasiNewton:
             slot = middle
             if slot == self._memory:
                 slot = self._drop_oldest()
-                del steps[0]
+                del steps[0], changes[0]
             self._slots.append(slot)
             self._vectors.keep(slot, math.sqrt(by_s[s]), math.sqrt(by_y[y]))
-            with_y = [by_y[i] for i in steps]
-            for row, number in zip(self._sy, with_y, strict=True):
-                row.insert(0, number)
+            old_s_new_y, old_y_new_s = [by_y[i] for i in steps], [by_s[i] for i in changes]
+            _border(self._ss, [by_s[i] for i in steps], [by_s[i] for i in steps], by_s[s])
+            _border(self._sy, old_s_new_y, old_y_new_s, by_s[y])
+            _border(self._ys, old_y_new_s, old_s_new_y, by_s[y])
             steps.append(s)
-            self._sy.append([by_s[y]])
-            self._ys.append([*with_y, by_s[y]])
-            self._ss.append([by_s[i] for i in steps])
         self._sr, self._sn = [by_r[i] for i in steps], [by_n[i] for i in steps]
         return keep
 
@@ -216,39 +215,43 @@ class TangentQuasiNewton:
 
     def direction(self, *, tangent: bool = True) -> Direction:
         """d = B⁻¹ r, or its part orthogonal to n, for the newest r and n; there must be a pair."""
-        slots, D = self._slots, [row[-1] for row in self._ys]
-        count, newest = len(D), slots[-1]
-        alpha: list[float] = []  # newest first; a sum ends where the shorter list does
-        for i in reversed(range(count)):
-            alpha.append((self._sr[i] - _dot(self._sy[i], alpha)) / D[i])
-        alpha.reverse()
+        D = [row[i] for i, row in enumerate(self._sy)]
+        count, newest = len(D), self._slots[-1]
+        alpha, delta = [0.0] * count, [0.0] * count
+        for i in reversed(range(count)):  # coefficients that come later are still 0
+            alpha[i] = (self._sr[i] - _dot(self._sy[i], alpha)) / D[i]
         by_slot = [0.0] * count
-        for slot, number in zip(slots, alpha, strict=True):
+        for slot, number in zip(self._slots, alpha, strict=True):
             by_slot[slot] = number
         products = self._vectors.inner(by_slot, newest).tolist()
         gamma, by_p = products[count + _NEW + newest] / D[-1], products[2 * count + _NEW :]
         pr, _, pp, pn = by_p[count : count + _NEW]
-        ps = [by_p[count + _NEW + slot] for slot in slots]
-        delta: list[float] = []
-        square = gamma * gamma * pp
-        for i, slot in enumerate(slots):
-            number = alpha[i] - (gamma * by_p[count - 1 - slot] + _dot(self._ys[i], delta)) / D[i]
-            square += number * (2.0 * (gamma * ps[i] + _dot(self._ss[i], delta)) + number * self._ss[i][i])
-            delta.append(number)
-            by_slot[slot] = number
+        ps = [by_p[count + _NEW + slot] for slot in self._slots]
+        py = [by_p[count - 1 - slot] for slot in self._slots]
+        for i in range(count):
+            delta[i] = alpha[i] - (gamma * py[i] + _dot(self._ys[i], delta)) / D[i]
+        square = gamma * (gamma * pp + 2.0 * _dot(delta, ps)) + _dot(delta, [_dot(row, delta) for row in self._ss])
         slope = gamma * pr + _dot(delta, self._sr)
         along = gamma * pn + _dot(delta, self._sn) if tangent else 0.0
         square, slope = square - along * along, slope - along * self._rn
+        for slot, number in zip(self._slots, delta, strict=True):
+            by_slot[slot] = number
         vector = self._vectors.combine(gamma, by_slot, along)
         return Direction(vector, slope, math.sqrt(square) if square > 0.0 else math.nan)
 
     def _drop_oldest(self) -> int:
-        for table in (self._ss, self._ys):
+        for table in (self._ss, self._sy, self._ys):
             del table[0]
             for row in table:
                 del row[0]
-        del self._sy[0]
         return self._slots.pop(0)
+
+
+def _border(table: list[list[float]], column: list[float], row: list[float], corner: float) -> None:
+    """Add a column and a row to a square table."""
+    for above, number in zip(table, column, strict=True):
+        above.append(number)
+    table.append([*row, corner])
 
 
 def _dot(a: list[float], b: list[float]) -> float:

@@ -125,7 +125,7 @@ def page(table: pd.DataFrame) -> str:
         "*Closed form*: the library's own `LinearObjective`, whose evaluations are a few products with the data and",
         "take microseconds, so that Python itself is visible beside them. The last row is a network in float32.",
         "In brackets microseconds per Hessian-vector product. The others are there to compare with: nonlinear CG does",
-        "next to nothing between two evaluations, of which it takes more per product, and SLSQP's own work is compiled.",
+        "next to nothing between two evaluations (of which it takes more per product), SLSQP's own work is compiled.",
         "",
         f"| problem | variables | HVPs | ms per teleport | `auto` | lowest to highest | goal | met | "
         f"{' | '.join(others)} |",

@@ -84,8 +84,8 @@ def test_angles_that_a_cosine_does_not_show_are_told_apart() -> None:
     certificate = Certificate.at(f.at(torch.ones(2, dtype=torch.float64)))
     assert certificate.alignment == pytest.approx(1.0, abs=1e-15)
     assert certificate.misalignment == pytest.approx(tilt / 2, rel=1e-4)
-    assert certificate.kkt(level_set=False, tol=1e-9)
-    assert not certificate.kkt(level_set=False, tol=1e-11)
+    assert certificate.aligned(level_set=False, tol=1e-9)
+    assert not certificate.aligned(level_set=False, tol=1e-11)
 
 
 def test_a_solver_that_ends_by_its_own_limit_says_so() -> None:

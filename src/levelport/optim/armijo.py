@@ -86,7 +86,7 @@ class Armijo:
             known or state or self.initial,
             grow=self.grow if known is None else 1.0,
             shrink=self.shrink,
-            max_step=(_LONGEST if known is None else math.inf) if self.max_step is None else self.max_step,
+            max_step=self.max_step or (_LONGEST if known is None else math.inf),
             hopeless=lambda size: not by_slopes and decrease.cannot_show(size * size_of_gradient * size_of_gradient),
         )
         if found is None:

@@ -84,8 +84,8 @@ class Certificate:
             return known
         return f"{known}, alignment {self.alignment:.6g}, KKT residual {self.kkt_residual:.2g}"
 
-    def kkt(self, *, level_set: bool, tol: float) -> bool:
-        """Whether H g is parallel to g to ``tol``, and its multiplier has the right sign.
+    def aligned(self, *, level_set: bool, tol: float) -> bool:
+        """Whether H g is parallel to g to ``tol``, and its multiplier has the right sign: KKT conditions on the level.
 
         In the sub-level set that is λ ≥ 0: where λ < 0 the gradient grows into the interior.
         """

@@ -144,7 +144,7 @@ def _is_kkt(point: Point, certificate: Certificate, problem: TeleportProblem) ->
 
     On the level: what f is short of it is no more than ``tol`` of the decrease ‖g‖²/(2λ) of a Newton step.
     """
-    if not certificate.kkt(level_set=problem.level_set, tol=problem.tol):
+    if not certificate.aligned(level_set=problem.level_set, tol=problem.tol):
         return False
     size = point.gradient_norm
     depth = (problem.level - point.value) / size  # in this order: squares may leave the range

@@ -1,5 +1,5 @@
 # Two commands set everything up on a fresh machine:
-#   make demo   makes .venv, installs levelport, teleports on embedded problems, writes pictures to demo/
+#   make demo   makes .venv, installs levelport and its laboratory, teleports on embedded problems, writes pictures to demo/
 #   make test   makes .venv, installs the development tools, then lints, type-checks and tests
 # make lowest does the same with the oldest versions that pyproject.toml allows, in an environment of its own.
 PYTHON ?= python3
@@ -24,14 +24,14 @@ $(VENV)/.torch: constraints.txt | $(BIN)/python
 	$(PIP) torch
 	@touch $@
 
-$(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/.torch
-	@echo "installing levelport ..."
-	$(PIP) --editable '.[experiments]'
+$(VENV)/.demo: pyproject.toml lab/pyproject.toml constraints.txt $(VENV)/.torch
+	@echo "installing levelport and its laboratory ..."
+	$(PIP) --editable . --editable lab
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.torch
-	@echo "installing levelport and its development tools ..."
-	$(PIP) --editable '.[dev]'
+$(VENV)/.dev: pyproject.toml lab/pyproject.toml constraints.txt $(VENV)/.torch
+	@echo "installing levelport, its laboratory and the development tools ..."
+	$(PIP) --editable '.[dev]' --editable 'lab[test]'
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo ## teleport on embedded problems, pictures in demo/
@@ -51,7 +51,7 @@ unit: $(VENV)/.dev ## pytest on two processes
 
 # What rounding can decide, once more on torch's code path for processors without vector units; examples, ranks and
 # leaks are about processes and memory, and take long.
-NUMERICAL := tests/solvers tests/functions tests/objectives tests/theory tests/optim tests/test_pinned_counts.py
+NUMERICAL := tests/solvers tests/objectives tests/optim lab/tests/library lab/tests/functions lab/tests/theory
 
 UNMOVED := tests/optim/test_examples.py tests/optim/test_optim_distributed.py tests/solvers/test_leaks.py
 
@@ -62,11 +62,11 @@ plain: $(VENV)/.dev ## the numerical tests on torch's plain code path
 # builds without CUDA.
 lowest: ## the suite with the lowest versions that pyproject.toml allows
 	mkdir -p build
-	$(PYTHON) scripts/lower_bounds.py > build/lowest.txt
+	$(PYTHON) tools/lower_bounds.py > build/lowest.txt
 	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/pip --disable-pip-version-check install --quiet --constraint build/lowest.txt torch \
 		--extra-index-url https://download.pytorch.org/whl/cpu
-	$(LOWEST)/bin/pip --disable-pip-version-check install --quiet --constraint build/lowest.txt --editable '.[test]'
+	$(LOWEST)/bin/pip --disable-pip-version-check install --quiet --constraint build/lowest.txt --editable '.[test]' --editable 'lab[test]'
 	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal -W default::DeprecationWarning \
 		-W default::FutureWarning -W default::ResourceWarning
 
@@ -74,29 +74,28 @@ lowest: ## the suite with the lowest versions that pyproject.toml allows
 integrations: ## the matrix of frameworks, in an environment of its own (minutes; not part of the test)
 	test -x $(CLIENTS)/bin/python || $(PYTHON) -m venv $(CLIENTS)
 	$(CLIENTS)/bin/pip --disable-pip-version-check install --quiet --constraint constraints.txt torch
-	$(CLIENTS)/bin/pip --disable-pip-version-check install --quiet --constraint constraints.txt --editable '.[integrations]'
+	$(CLIENTS)/bin/pip --disable-pip-version-check install --quiet --constraint constraints.txt --editable '.[integrations]' --editable lab
 	$(CLIENTS)/bin/python -m pytest -W default tests/integrations
 
 fuzz: $(VENV)/.dev ## 10 000 random functions and arguments against the guarantee (minutes; not a test)
-	$(BIN)/python scripts/fuzz.py --cases 10000 --jobs 2
+	$(BIN)/python tools/fuzz.py --cases 10000 --jobs 2
 
 sdist: $(VENV)/.dev ## build the source distribution, unpack it, run tests of its own in it
 	$(PIP) build
 	rm -rf build/sdist && mkdir -p build/sdist
 	$(BIN)/python -m build --sdist --outdir build/sdist
 	tar -xzf build/sdist/*.tar.gz -C build/sdist --strip-components 1
-	cd build/sdist && $(abspath $(BIN))/python -m pytest -q tests/objectives tests/cli/test_documentation.py
+	cd build/sdist && $(abspath $(BIN))/python -m pytest -q tests/objectives
 
 smoke: $(VENV)/.dev ## every figure of the paper on tiny data
 	rm -rf build/smoke
 	$(BIN)/levelport reproduce all --tier smoke --jobs 2 --out build/smoke
 
 docs: $(VENV)/.dev ## the site in build/site: runs the gallery, then builds strictly
-	$(BIN)/python scripts/build_gallery.py
+	$(BIN)/python tools/build_gallery.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: $(VENV)/.dev ## solvers on the zoo of problems (most of an hour; not a test)
-	$(PIP) --editable '.[bench]'
 	$(BIN)/levelport bench solvers --report docs/results
 
 format: $(VENV)/.dev ## let ruff rewrite

@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
+from tests.functions import Quadratic
 
 from levelport.numerics.newton import newton_step
 from levelport.objectives import FunctionObjective
-from levelport.problems.quadratics import Quadratic
 
 
 def quadratic(dimension: int, condition: float, seed: int = 0) -> tuple[Quadratic, torch.Tensor]:

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from levelport.lab.bench.instances import ProblemName
-from levelport.lab.bench.races import RaceSpec
-from levelport.lab.engine.backends import Backend
-from levelport.lab.engine.runner import Plan, run_plan
-from levelport.lab.engine.store import Store
-from levelport.lab.paper.profiles import Axis, spent_until_solved
+from levelport_lab.bench.instances import ProblemName
+from levelport_lab.bench.races import RaceSpec
+from levelport_lab.engine.backends import Backend
+from levelport_lab.engine.runner import Plan, run_plan
+from levelport_lab.engine.store import Store
+from levelport_lab.paper.profiles import Axis, spent_until_solved
 
 NEEDS = "distributed"
 ACCURACY = 1e-6

@@ -13,9 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import levelport
-from levelport.lab.level_sets import draw_level_sets, draw_path, mark, mark_minimisers, window_with
 from levelport.optim import Armijo
-from levelport.problems.functions import function_named
+from levelport_lab.level_sets import draw_level_sets, draw_path, mark, mark_minimisers, window_with
+from levelport_lab.problems.functions import function_named
 
 RUNS = {"alone": (levelport.Never(), "tab:blue", "s"), "teleported once": (levelport.At(0), "tab:orange", "o")}
 

@@ -14,16 +14,17 @@ from matplotlib.figure import Figure
 
 import levelport
 from levelport.optim import Armijo
-from levelport.theory import audit, warm_start
+from levelport_lab import problem
+from levelport_lab.theory import audit, warm_start
 
 ITERATIONS = 30
 SHOWN = {"strongly convex: (1-μ/L)ᴷ δ₀": "tab:blue", "teleports, recursion": "tab:orange"}
 
 
 def main() -> Figure:
-    problem = levelport.problem("logreg/blood", reg=1e-3)
-    objective = problem.objective()
-    start = warm_start(objective, problem.initial_point(), 5)
+    named = problem("logreg/blood", reg=1e-3)
+    objective = named.objective()
+    start = warm_start(objective, named.initial_point(), 5)
     found = audit(objective, start, ITERATIONS)
     assert not found.violations()
 
@@ -38,7 +39,7 @@ def main() -> Figure:
             print(f"{bound.label}: at K = {ITERATIONS} at most {bound.rate[ITERATIONS]:.1e}")
     print(f"measured with teleports at K = 3: {found.teleported.gaps[3]:.0e}, alone {found.descent.gaps[3]:.0e}")
 
-    floor, rounding = problem.optimum().value, found.descent.rounding
+    floor, rounding = named.optimum().value, found.descent.rounding
     for name, schedule in (("alone", levelport.Never()), ("with teleports", levelport.Every(2, start=1))):
         result = levelport.minimize(objective, start, Armijo(), schedule=schedule, solver="auto", max_cost=300)
         rows = [(row.cost, row.value - floor) for row in result.trace if row.value - floor > rounding]

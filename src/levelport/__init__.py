@@ -1,8 +1,7 @@
 """levelport: move a point to where the gradient is largest without raising the loss, then go on descending.
 
-The names below are all that most people need; each is imported when it is first used, so that the command line answers
-``--help`` without waiting for torch. The rest lives in the packages: step rules and torch optimizers in
-:mod:`levelport.optim`, what a solver is made of in :mod:`levelport.solvers`.
+The names below are all that most people need; each is imported when it is first used. The rest lives in the packages:
+step rules and torch optimizers in :mod:`levelport.optim`, what a solver is made of in :mod:`levelport.solvers`.
 """
 
 from __future__ import annotations
@@ -28,9 +27,7 @@ if TYPE_CHECKING:
         WhenStalled,
         minimize,
     )
-    from levelport.problems import problem
     from levelport.solvers import SQP, Auto, Solver, TeleportResult, TeleportStatus, teleport
-    from levelport.theory import diagnose
 
 __version__ = "0.1.0"
 
@@ -52,8 +49,6 @@ _HOMES = {
         "WhenStalled",
         "minimize",
     ),
-    "problems": ("problem",),
-    "theory": ("diagnose",),
     "solvers": ("SQP", "Auto", "Solver", "TeleportResult", "TeleportStatus", "teleport"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -84,9 +79,7 @@ __all__ = [
     "Teleporter",
     "WhenItPays",
     "WhenStalled",
-    "diagnose",
     "minimize",
-    "problem",
     "teleport",
 ]
 

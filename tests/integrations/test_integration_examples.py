@@ -36,7 +36,7 @@ def test_the_example_trains_and_teleports(name: str, tmp_path: Path) -> None:
 def test_benchopt_runs_the_benchmark(tmp_path: Path) -> None:
     pytest.importorskip("benchopt", reason="benchopt is not installed: make integrations")
     folder = tmp_path / "benchopt"
-    shutil.copytree(ROOT / "benchmarks" / "benchopt", folder, ignore=shutil.ignore_patterns("outputs", "__cache__"))
+    shutil.copytree(ROOT / "lab" / "benchopt", folder, ignore=shutil.ignore_patterns("outputs", "__cache__"))
     script = Path(sys.executable).parent / "benchopt"
     command = [str(script), "run", str(folder), "-n", "3", "-r", "1", "--no-plot", "--no-html"]
     found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600)

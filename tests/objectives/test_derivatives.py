@@ -10,11 +10,10 @@ import pytest
 import scipy.optimize
 import torch
 import torch.nn.functional as F
+from tests.functions import FUNCTIONS, Quadratic
 from torch import Tensor
 
 from levelport import FunctionObjective, LinearObjective, NumpyObjective, Objective, teleport
-from levelport.problems.functions import FUNCTIONS
-from levelport.problems.quadratics import Quadratic
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -38,7 +37,7 @@ def assert_consistent(objective: Objective, x: Tensor, *, accuracy: float = 1e-6
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_test_functions(name: str) -> None:
-    function = FUNCTIONS[name].function
+    function = FUNCTIONS[name][0]
     for seed in range(3):
         x = 0.5 * random(2, seed=seed)
         assert_consistent(FunctionObjective(function, like=x), x, accuracy=1e-5)
@@ -129,7 +128,7 @@ class TestNumpyCallables:
     def test_agrees_with_torch(self, together: bool) -> None:
         x = random(4, seed=6)
         assert_consistent(self.objective(together), x, accuracy=1e-5)
-        theirs = FunctionObjective(FUNCTIONS["rosenbrock"].function, like=x).at(x)
+        theirs = FunctionObjective(FUNCTIONS["rosenbrock"][0], like=x).at(x)
         ours = self.objective(together).at(x)
         assert ours.value == pytest.approx(theirs.value, rel=1e-13)
         assert torch.allclose(ours.gradient, theirs.gradient, rtol=1e-12)
@@ -138,7 +137,7 @@ class TestNumpyCallables:
     def test_teleports_as_torch_does(self) -> None:
         x = torch.tensor([-1.2, 1.0, -0.5, 0.8], dtype=torch.float64)
         ours, joint = teleport(self.objective(), x), teleport(self.objective(together=True), x)
-        theirs = teleport(FUNCTIONS["rosenbrock"].function, x)
+        theirs = teleport(FUNCTIONS["rosenbrock"][0], x)
         assert ours.gradient_norm == pytest.approx(theirs.gradient_norm, rel=1e-5)
         assert ours.gradient_norm == joint.gradient_norm
         assert ours.gain > 1.0

@@ -26,7 +26,6 @@ from levelport import (
     TeleportStatus,
     teleport,
 )
-from levelport.problems.functions import function_named
 
 X1 = torch.ones(2, dtype=torch.float64)
 
@@ -217,11 +216,6 @@ def test_objective_and_start_must_fit() -> None:
     check(lambda: teleport(objective, torch.ones(3)), "2 entries")
     check(lambda: teleport(objective, X1), "float64", "x.to(torch.float32)")
     check(lambda: teleport(objective, [torch.ones(2)]), "container")
-
-
-def test_misspelt_function() -> None:
-    check(lambda: function_named("boothe"), "'booth'")
-    check(lambda: function_named("zzz"), "himmelblau")
 
 
 def test_detached_loss_is_an_error_and_a_constant_is_not() -> None:

@@ -4,32 +4,23 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.solvers.problems_for_tests import labelled_data
+from tests.cases import labelled_data
+from tests.functions import FUNCTIONS
 
 from levelport import LinearObjective
-from levelport.lab.bench.instances import ProblemName
-from levelport.lab.bench.races import race
 from levelport.optim import LBFGS, Every, Never, minimize
-from levelport.problems.functions import FUNCTIONS
 
 scipy_optimize = pytest.importorskip("scipy.optimize")
 
 
-def test_it_needs_no_more_than_scipy_on_logistic_regression() -> None:
-    for reg in (1e-2, 1e-4):
-        name = ProblemName("logistic", "logreg/ionosphere", reg)
-        theirs = race(name, "SciPy L-BFGS-B", 2000.0).facts["gradient_equivalents"]
-        assert race(name, "levelport lbfgs", 2000.0).facts["gradient_equivalents"] <= 1.2 * theirs
-
-
 @pytest.mark.parametrize("name", ["booth", "beale", "rosenbrock"])
 def test_it_finds_the_minimum_that_scipy_finds(name: str) -> None:
-    function = FUNCTIONS[name]
-    x0 = torch.tensor(function.start, dtype=torch.float64)
-    result = minimize(function.function, x0, "lbfgs", schedule=Never())
+    function, start = FUNCTIONS[name]
+    x0 = torch.tensor(start, dtype=torch.float64)
+    result = minimize(function, x0, "lbfgs", schedule=Never())
     assert result.success
     theirs = scipy_optimize.minimize(
-        lambda x: float(function.function(torch.tensor(x))), x0.numpy(), method="L-BFGS-B", tol=1e-14
+        lambda x: float(function(torch.tensor(x))), x0.numpy(), method="L-BFGS-B", tol=1e-14
     )
     assert result.value <= theirs.fun + 1e-8
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_breast_cancer
+from tests.functions import Quadratic
 
 from levelport.objectives import LinearObjective
 from levelport.optim import Armijo, Every, FixedStep, Never, Newton, minimize
-from levelport.problems.quadratics import Quadratic
 from levelport.solvers import Auto
 
 

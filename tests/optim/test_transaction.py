@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from levelport.lab.bench import safety
 from levelport.optim import At, Batches, Every, Horizon, LossAccount, Never, NormalizedSGD, Teleported, Teleporter
 from levelport.optim.history import History
 from levelport.optim.loss_account import largest_cost
@@ -24,17 +23,6 @@ def network(seed: int = 0, activation: type[nn.Module] = nn.Softplus) -> tuple[n
     torch.manual_seed(seed)
     x, y = torch.randn(64, 5), torch.randn(64, 1)
     return nn.Sequential(nn.Linear(5, 16), activation(), nn.Linear(16, 1)), x, y
-
-
-@pytest.mark.parametrize("schedule", list(safety.SCHEDULES))
-@pytest.mark.parametrize("optimizer", list(safety.OPTIMIZERS))
-@pytest.mark.parametrize("activation", ["softplus", "tanh"])
-def test_small_networks_are_never_hurt(activation: str, optimizer: str, schedule: str) -> None:
-    """A few seeds of the study of :mod:`levelport.lab.bench.safety`."""
-    for seed in range(2):
-        plain, _ = safety.train(activation, optimizer, seed, lambda inner: inner)
-        twins = safety.against_twin(activation, optimizer, schedule, seed, plain)
-        assert twins.safe, twins
 
 
 @pytest.mark.parametrize("make", [lambda p: torch.optim.SGD(p, lr=0.1), lambda p: torch.optim.Adam(p, lr=1e-2)])

@@ -6,14 +6,13 @@ from itertools import pairwise
 
 import pytest
 import torch
-from tests.solvers.problems_for_tests import Case, all_cases, labelled_data
+from tests.cases import Case, all_cases, labelled_data
+from tests.functions import Quadratic
 
 from levelport import LinearObjective, TeleportStatus, teleport
-from levelport.lab.bench.no_climb import NoClimb
 from levelport.objectives import FunctionObjective
 from levelport.objectives.differences import GradientDifferences
 from levelport.optim import Armijo, Every, minimize
-from levelport.problems.quadratics import Quadratic
 from levelport.solvers import Certificate, Krylov, Settings, move_from
 
 CASES = all_cases()
@@ -44,24 +43,6 @@ def test_with_the_whole_space_a_teleport_is_the_exact_maximum_scaled_by_the_shar
     assert move.result.gradient_norm == pytest.approx(0.8 * f.largest_gradient_norm(x), rel=1e-6)
     gap = move.result.value_start
     assert move.result.value == pytest.approx(0.64 * gap, rel=1e-6)
-
-
-def test_on_a_quadratic_teleport_and_step_land_where_krylov_step_and_gradient_step_land() -> None:
-    """The climb a v and the step 1/θ back cancel where H v = θ v.
-
-    With r = g + H s the model's residual, w + s + a v - (r + a H v)/θ = w + s - r/θ.
-    """
-    f, x = quadratic(), start_of()
-    climbing, plain = Krylov("exact"), NoClimb("exact")
-    for solver in (climbing, plain):
-        solver._memory.first_norm = 1e60
-    there = move_from(f.at(x), f, climbing, Settings(max_hvps=100), certify=False)
-    bottom = move_from(f.at(x), f, plain, Settings(max_hvps=100), certify=False).lower
-    assert bottom is not None
-    landed = there.point.x - there.point.gradient / there.result.curvature
-    control = bottom.x - bottom.gradient / there.result.curvature
-    assert there.result.gain > 1.2
-    assert float((landed - control).norm()) <= 1e-6 * float(x.norm())
 
 
 def test_the_curvature_that_comes_for_free_is_the_one_along_the_climb() -> None:

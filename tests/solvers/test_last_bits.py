@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from problems_for_tests import Case, all_cases
+from tests.cases import Case, all_cases
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.profiler import ProfilerActivity, profile

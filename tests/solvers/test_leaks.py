@@ -9,7 +9,7 @@ from collections.abc import Callable
 import psutil
 import torch
 import torch.nn.functional as F
-from problems_for_tests import labelled_data, network_loss, network_start
+from tests.cases import labelled_data, network_loss, network_start
 from torch import Tensor, nn
 
 from levelport import LinearObjective, ModuleObjective, teleport

@@ -7,7 +7,7 @@ import time
 
 import pytest
 import torch
-from problems_for_tests import Case, all_cases, network_loss, network_start
+from tests.cases import Case, all_cases, network_loss, network_start
 
 from levelport import SQP, Auto, Point, Solver, TeleportStatus, teleport
 from levelport.solvers import TraceRow

@@ -6,13 +6,13 @@ import math
 
 import pytest
 import torch
+from tests.functions import rosenbrock
 from torch import Tensor
 
 from levelport import Auto, Every, FunctionObjective, Never, Teleported, TeleportStatus, minimize, teleport
 from levelport.numerics.newton import newton_step
 from levelport.objective import all_finite, norm
 from levelport.optim import Armijo, Polyak
-from levelport.problems.functions import rosenbrock
 
 
 def tensor(*entries: float) -> Tensor:

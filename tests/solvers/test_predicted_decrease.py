@@ -6,9 +6,9 @@ import math
 
 import pytest
 import torch
+from tests.functions import Quadratic
 
 from levelport import teleport
-from levelport.problems.quadratics import Quadratic
 
 
 def test_on_a_quadratic_it_is_the_decrease_of_the_exact_line_search() -> None:

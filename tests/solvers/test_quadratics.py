@@ -6,11 +6,10 @@ import math
 
 import pytest
 import torch
+from tests.functions import Quadratic, booth
 from torch import Tensor
 
 from levelport import Auto, TeleportStatus, teleport
-from levelport.problems.functions import booth
-from levelport.problems.quadratics import Quadratic
 from levelport.solvers.certificate import Certificate, is_kkt
 
 EXACT = Auto(memory=100)

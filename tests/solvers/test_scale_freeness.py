@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from problems_for_tests import labelled_data, network_loss, network_start
+from tests.cases import labelled_data, network_loss, network_start
+from tests.functions import goldstein_price, himmelblau
 from torch import Tensor
 
 from levelport import TeleportResult, teleport
-from levelport.problems.functions import goldstein_price, himmelblau
 
 Function = Callable[[Tensor], Tensor]
 

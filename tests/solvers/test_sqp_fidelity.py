@@ -8,12 +8,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from problems_for_tests import labelled_data
+from tests.cases import labelled_data
+from tests.functions import Quadratic, goldstein_price
 from torch import Tensor
 
 from levelport import SQP, LinearObjective, Objective, Point, TeleportStatus, teleport
-from levelport.problems.functions import goldstein_price
-from levelport.problems.quadratics import Quadratic
 from levelport.solvers import TraceRow
 
 Evaluate = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]

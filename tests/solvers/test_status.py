@@ -6,12 +6,12 @@ import math
 
 import pytest
 import torch
-from problems_for_tests import Case, all_cases
+from tests.cases import Case, all_cases
+from tests.functions import booth, rosenbrock
 from torch import Tensor
 
 from levelport import SQP, Auto, TeleportStatus, teleport
 from levelport.objectives import FunctionObjective
-from levelport.problems.functions import booth, rosenbrock
 from levelport.solvers import Certificate
 from levelport.solvers.contract import Monitor, Outcome, TeleportProblem
 

@@ -1,0 +1,311 @@
+"""Who takes part, with which settings. Every competitor gets a metered objective and a start, and runs until stopped.
+
+Nothing is tuned per problem. Stopping rules of the competitors are switched off as far as they allow, so that the
+instrument decides when they are done; a run that ends by itself before that has failed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from levelport.checks import unknown_name
+from levelport.objective import Objective, Point
+from levelport.objectives import GradientDifferences
+from levelport.optim._minimize import minimize
+from levelport.optim.armijo import Armijo, ArmijoSGD
+from levelport.optim.fixed_step import Momentum
+from levelport.optim.polyak import Polyak
+from levelport.optim.schedules import Every, Never, Schedule
+from levelport.optim.step_rule import StepRule
+from levelport.optim.teleported import Teleported
+from levelport.solvers import Auto, Krylov, Settings, teleport_from
+from levelport_lab.bench.instances import Instance
+from levelport_lab.bench.metered import Metered, NumpyFunctions, TorchFunction
+from levelport_lab.bench.no_climb import NoClimb, RandomClimb
+
+OURS = "levelport.minimize"
+OURS_EXACT = "levelport.minimize, exact products"
+ALONE = "GD-Armijo"
+PUBLISHED = "GD-Armijo + published teleports"
+NO_CLIMB = "the same without the climb"
+RANDOM_CLIMB = "the same with a random climb"
+OUR_LBFGS = "levelport lbfgs"
+LBFGS = "SciPy L-BFGS-B"
+LBFGS_60 = "SciPy L-BFGS-B, 60 pairs"
+NEWTON_CG = "SciPy Newton-CG"
+NEWTON_CG_DIFFERENCES = "SciPy Newton-CG, differences"
+ADAMW = "AdamW 1e-2"
+
+UNLIMITED = 10**9
+MEMORY = 10  # pairs of vectors of the L-BFGS methods: SciPy's own default
+PERIOD = 50  # steps between teleports that visit other optimizers
+BRIEF: dict[str, Any] = {"solver": Auto(), "max_hvps": 10}
+Method = Callable[[Metered, Instance], None]
+
+
+def _teleported(objective: Metered, point: Point) -> Point:
+    """The end of a brief teleport from ``point``."""
+    settings = Settings(**BRIEF)
+    return teleport_from(point, objective, settings.begin(), settings)[1]
+
+
+@dataclass(frozen=True)
+class Competitor:
+    """A method under the name that tables give it."""
+
+    name: str
+    method: Method
+
+    def run(self, objective: Metered, instance: Instance) -> None:
+        """Minimise until the objective says that it is enough, or the method gives up."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # complaints about line searches are answered by the records
+                self.method(objective, instance)
+        except Exception:
+            # TorchScript turns any exception into one of its own, so the type cannot be relied on.
+            if not objective.done:
+                raise
+
+
+def descent(rule: StepRule | Callable[[Instance], StepRule] | str = "auto", **options: Any) -> Method:
+    """``minimize`` with a rule, or one that knows the instance, and options."""
+
+    def run(objective: Metered, instance: Instance) -> None:
+        method = rule(instance) if callable(rule) else rule
+        minimize(objective, instance.x0, method, gtol=0.0, max_iterations=UNLIMITED, **options)
+
+    return run
+
+
+def _momentum(instance: Instance) -> StepRule:
+    return Momentum(instance.lr, momentum=0.9, dampening=0.0)
+
+
+def _polyak(instance: Instance) -> StepRule:
+    return Polyak(max_step=1e6, f_star=instance.f_star_for_polyak)
+
+
+def _with_and_without(name: str, rule: Callable[[Instance], StepRule] | str) -> list[Competitor]:
+    """A method alone, with the paper's teleports, and with ours."""
+    published = {"schedule": Every(50, start=5), "solver": "sqp", "max_hvps": 50, "first_step": "method"}
+    ours = OURS if rule == "auto" else f"{name} + our teleports"
+    return [
+        Competitor(name, descent(rule, schedule=Never())),
+        Competitor(f"{name} + published teleports", descent(rule, **published)),
+        Competitor(ours, descent(rule)),
+    ]
+
+
+def _scipy(method: str, options: dict[str, Any], *, differences: bool = False) -> Method:
+    """A method of SciPy; ``differences`` makes its products of gradients, as ours does."""
+
+    def run(objective: Metered, instance: Instance) -> None:
+        scipy_run(GradientDifferences(objective) if differences else objective, instance.x0, method, options)
+
+    return run
+
+
+def scipy_run(objective: Objective, x0: Tensor, method: str, options: dict[str, Any]) -> Any:
+    """``scipy.optimize.minimize`` from ``x0``."""
+    from scipy.optimize import minimize as scipy_minimize
+
+    functions = NumpyFunctions(objective)
+    products = {} if method == "L-BFGS-B" else {"hessp": functions.hessp}
+    return scipy_minimize(
+        functions.fun, x0.numpy(), jac=functions.jac, method=method, options={"maxiter": 10**6} | options, **products
+    )
+
+
+NEVER = {"xtol": 1e-300}  # does Newton-CG stop by itself; at 0, SciPy 1.12 does not start
+LBFGSB = {"ftol": 0.0, "gtol": 0.0, "maxcor": MEMORY, "maxfun": 10**7}
+
+
+def _torchmin(method: str, options: dict[str, Any]) -> Method:
+    def run(objective: Metered, instance: Instance) -> None:
+        import torchmin
+
+        torchmin.minimize(TorchFunction(objective), instance.x0, method, max_iter=10**6, options=options)
+
+    return run
+
+
+def _torch(make: Callable[[list[Tensor]], torch.optim.Optimizer]) -> Method:
+    """A torch optimizer on one parameter, the flat x."""
+
+    def run(objective: Metered, instance: Instance) -> None:
+        x = instance.x0.clone().requires_grad_()
+        optimizer = make([x])
+        while True:
+            before = len(objective.records)
+            optimizer.step(_closure(objective, x))  # type: ignore[arg-type]  # torch declares closures as floats
+            if len(objective.records) == before:
+                return  # it no longer evaluates anything: it has given up
+
+    return run
+
+
+def _closure(objective: Metered, x: Tensor) -> Callable[[], Tensor]:
+    def closure() -> Tensor:
+        point = objective.at(x.detach().clone())
+        x.grad = point.gradient.clone()
+        return torch.tensor(point.value, dtype=x.dtype)
+
+    return closure
+
+
+def _lbfgs(parameters: list[Tensor]) -> torch.optim.Optimizer:
+    return torch.optim.LBFGS(
+        parameters,
+        max_iter=10**6,
+        max_eval=10**7,
+        tolerance_grad=0.0,
+        tolerance_change=0.0,
+        history_size=MEMORY,
+        line_search_fn="strong_wolfe",
+    )
+
+
+def _adamw(lr: float) -> Callable[[list[Tensor]], torch.optim.Optimizer]:
+    # The penalty is part of f, so that there is nothing left to decay.
+    return lambda parameters: torch.optim.AdamW(parameters, lr=lr, weight_decay=0.0)
+
+
+TORCH: dict[str, Callable[[list[Tensor], float], torch.optim.Optimizer]] = {
+    "ArmijoSGD": lambda parameters, lr: ArmijoSGD(parameters, c=0.1),
+    "SGD": lambda parameters, lr: torch.optim.SGD(parameters, lr=lr),
+    "SGD with momentum": lambda parameters, lr: torch.optim.SGD(parameters, lr=lr, momentum=0.9),
+}
+"""Optimizers of training loops, given a step size."""
+
+
+def wrapped(
+    make: Callable[[list[Tensor], float], torch.optim.Optimizer], schedule: Schedule | None, lr: float | None = None
+) -> Method:
+    """A torch optimizer inside ``Teleported``, with everything else at its default."""
+
+    def run(objective: Metered, instance: Instance) -> None:
+        x = torch.nn.Parameter(instance.x0.clone())
+        function = TorchFunction(objective)
+        optimizer = Teleported(make([x], instance.lr if lr is None else lr), schedule)
+        while True:
+            optimizer.step(lambda: function(x))
+
+    return run
+
+
+def _visited(make: Callable[[list[Tensor]], torch.optim.Optimizer]) -> Method:
+    """A torch optimizer that is teleported every fifty steps; its state stays as it is."""
+
+    def run(objective: Metered, instance: Instance) -> None:
+        x = instance.x0.clone().requires_grad_()
+        optimizer = make([x])
+        step = 0
+        while True:
+            point = objective.at(x.detach().clone())
+            if step % PERIOD == 0 and step > 0:
+                point = _teleported(objective, point)
+                with torch.no_grad():
+                    x.copy_(point.x)
+            x.grad = point.gradient.clone()
+            optimizer.step()
+            step += 1
+
+    return run
+
+
+def _lbfgsb_from_teleport(objective: Metered, instance: Instance) -> None:
+    point = _teleported(objective, objective.at(instance.x0))
+    scipy_run(objective, point.x, "L-BFGS-B", LBFGSB)
+
+
+def _lbfgsb_visited(objective: Metered, instance: Instance) -> None:
+    """Restarted every fifty iterations from a teleported point: the pairs it has collected are lost each time."""
+    x = instance.x0
+    while True:
+        result = scipy_run(objective, x, "L-BFGS-B", LBFGSB | {"maxiter": PERIOD})
+        point = _teleported(objective, objective.at(torch.tensor(result.x)))
+        if torch.equal(point.x, x):
+            return
+        x = point.x
+
+
+CORE = (
+    *_with_and_without(ALONE, "auto"),
+    Competitor(OURS_EXACT, descent(solver=Krylov(hvp="exact"))),
+    Competitor(NO_CLIMB, descent(solver=NoClimb())),
+    Competitor(RANDOM_CLIMB, descent(solver=RandomClimb())),
+    Competitor(OUR_LBFGS, descent("lbfgs", schedule=Never())),
+    Competitor(LBFGS, _scipy("L-BFGS-B", LBFGSB)),
+    Competitor(LBFGS_60, _scipy("L-BFGS-B", LBFGSB | {"maxcor": 60})),
+    Competitor(NEWTON_CG, _scipy("Newton-CG", NEVER)),
+    Competitor(NEWTON_CG_DIFFERENCES, _scipy("Newton-CG", NEVER, differences=True)),
+)
+"""GD alone, with the paper's teleports and ours, two controls, our L-BFGS, and the rivals that the goals name.
+
+Ours and Newton-CG once with exact products, at two gradients each, and once with differences of gradients, at one.
+"""
+
+OTHERS = (
+    *_with_and_without("momentum", _momentum),
+    *_with_and_without("Polyak", _polyak),
+    Competitor("SciPy trust-krylov", _scipy("trust-krylov", {"gtol": 1e-30})),
+    Competitor("torch LBFGS", _torch(_lbfgs)),
+    Competitor("torchmin newton-cg", _torchmin("newton-cg", {"xtol": 0.0})),
+    Competitor("torchmin trust-ncg", _torchmin("trust-ncg", {"gtol": 0.0})),
+)
+
+FOR_NETWORKS = (
+    Competitor(ADAMW, _torch(_adamw(1e-2))),
+    Competitor("AdamW 1e-3", _torch(_adamw(1e-3))),
+)
+
+PAPER_ARMIJO = (
+    Competitor("GD-Armijo, c = ½", descent(Armijo(), schedule=Never())),
+    Competitor(
+        "GD-Armijo, c = ½, published teleports",
+        descent(Armijo(), schedule=Every(50, start=5), solver="sqp", max_hvps=50),
+    ),
+    Competitor(
+        "GD-Armijo, c = ½, certified teleport every 50 steps",
+        descent(Armijo(), schedule=Every(50, start=5), solver="auto", max_hvps=50),
+    ),
+    Competitor(
+        "GD-Armijo, c = ½, certified teleport every step",
+        descent(Armijo(), schedule=Every(1), solver=Auto(), max_hvps=50),
+    ),
+)
+"""Gradient descent with the Armijo constant of the paper, for the small table of costs."""
+
+VISITED = (
+    Competitor("L-BFGS-B from a teleported start", _lbfgsb_from_teleport),
+    Competitor("L-BFGS-B + teleport every 50", _lbfgsb_visited),
+    Competitor("momentum + teleport every 50", descent(_momentum, schedule=Every(PERIOD, start=PERIOD), **BRIEF)),
+    *(
+        Competitor(f"{name}{what}", wrapped(make, schedule))
+        for name, make in TORCH.items()
+        for what, schedule in (("", Never()), (" + default teleports", None))
+    ),
+    Competitor("AdamW 1e-2 + teleport every 50", _visited(_adamw(1e-2))),
+)
+"""What certified teleports do for GD and for other optimizers."""
+
+COMPETITORS = {one.name: one for one in (*CORE, *OTHERS, *FOR_NETWORKS, *PAPER_ARMIJO, *VISITED)}
+
+
+def competitor_named(name: str) -> Competitor:
+    """The competitor called ``name``, or an error with a suggestion."""
+    if name not in COMPETITORS:
+        raise unknown_name("competitor", name, COMPETITORS)
+    return COMPETITORS[name]
+
+
+def names(competitors: Iterable[Competitor]) -> tuple[str, ...]:
+    """Their names, for specifications."""
+    return tuple(one.name for one in competitors)

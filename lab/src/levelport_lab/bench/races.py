@@ -1,0 +1,110 @@
+"""Races: a competitor on a problem until the finest accuracy or the budget, by evaluations and by the clock."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from levelport_lab.bench.competitors import competitor_named
+from levelport_lab.bench.instances import Instance, ProblemName
+from levelport_lab.bench.metered import Metered
+from levelport_lab.engine.spec import Run, RunSpec
+from levelport_lab.paper.profiles import Axis, spent_until_solved
+
+ACCURACIES = (1e-2, 1e-4, 1e-6, 1e-10)
+"""τ: a problem is solved when (f - f*)/(f0 - f*) ≤ τ."""
+
+
+def accuracy(tau: float) -> str:
+    """1e-2, not 0.01 and not 1e-02."""
+    return f"{tau:.0e}".replace("e-0", "e-")
+
+
+@dataclass(frozen=True)
+class RaceSpec(RunSpec):
+    """One competitor on one problem: its best value so far against evaluations and seconds."""
+
+    kind: ClassVar[str] = "race"
+    revision: ClassVar[int] = 2
+    problem: ProblemName
+    competitor: str
+    max_cost: float
+
+    @property
+    def label(self) -> str:
+        return f"{self.competitor} on {self.problem}"
+
+    @property
+    def rough_seconds(self) -> float:
+        return self.max_cost * (4e-3 if self.problem.family == "network" else 2e-4)
+
+    def run(self) -> list[Run]:
+        return [race(self.problem, self.competitor, self.max_cost)]
+
+
+def race(problem: ProblemName, competitor: str, max_cost: float) -> Run:
+    """Run one competitor until the finest accuracy or the budget."""
+    instance = problem.build()
+    objective = Metered(instance.objective, target=finest_target(problem, instance), max_cost=max_cost)
+    competitor_named(competitor).run(objective, instance)
+    cost = objective.cost
+    curves = objective.best_so_far()
+    seconds = objective.records[-1][2]
+    facts = {
+        "values": float(cost.values),
+        "gradients": float(cost.gradients),
+        "hvps": float(cost.hvps),
+        "gradient_equivalents": cost.gradient_equivalents,
+        "seconds": seconds,
+        "evaluation_seconds": objective.evaluation_seconds,
+        "f_start": objective.records[0][1],
+        "f_star": instance.f_star,
+        "dimension": float(objective.dimension),
+        "ended_by_itself": float(not objective.done),
+    }
+    return Run(final_value=float(curves["value"][-1]), facts=facts, curves=curves)
+
+
+def finest_target(problem: ProblemName, instance: Instance) -> float:
+    """The value at the finest accuracy; for networks, whose optimum is not known, there is none."""
+    if problem.family == "network":
+        return -math.inf
+    start = instance.objective.at(instance.x0).value
+    return instance.f_star + ACCURACIES[-1] * (start - instance.f_star)
+
+
+@dataclass(frozen=True)
+class TimingSpec(RunSpec):
+    """All competitors on one problem, ``rounds`` times in turn, so that a slow machine is slow for everyone.
+
+    The setting of a run is its competitor's number.
+    """
+
+    kind: ClassVar[str] = "timing"
+    revision: ClassVar[int] = 2
+    problem: ProblemName
+    competitors: tuple[str, ...]
+    rounds: int
+    max_cost: float
+
+    @property
+    def label(self) -> str:
+        return f"timing on {self.problem}"
+
+    @property
+    def rough_seconds(self) -> float:
+        return 2e-4 * self.max_cost * self.rounds * len(self.competitors)
+
+    def run(self) -> list[Run]:
+        runs = []
+        for repeat in range(self.rounds):
+            for number, name in enumerate(self.competitors):
+                run = race(self.problem, name, self.max_cost)
+                facts = {"round": float(repeat)}
+                for tau in ACCURACIES:
+                    for axis in (Axis.SECONDS, Axis.COST):
+                        spent = spent_until_solved(run, run.facts["f_start"], run.facts["f_star"], tau, axis)
+                        facts[f"{axis.value}_{tau:g}"] = spent
+                runs.append(Run(setting=float(number), final_value=run.final_value, facts=facts, chosen=number == 0))
+        return runs

@@ -1,0 +1,155 @@
+"""Does a teleport ever hurt a training run? Small networks, many seeds, with teleports and without, step by step.
+
+Every run is compared with its twin: the same network, data, optimizer and number of steps, but no teleports. Two
+figures per run: the largest loss relative to both its own best so far and the twin's loss at the same step (a *spike*
+is above both), and the last loss relative to the twin's last. :mod:`levelport_lab.bench.equal_cost` compares by
+evaluations instead of steps, on larger networks. Both are the suite ``levelport bench safety``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import product
+from typing import ClassVar
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from levelport.optim import Every, Schedule, Teleported
+from levelport_lab.engine.spec import Run, RunSpec
+from levelport_lab.engine.store import TaskResult
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"softplus": nn.Softplus, "relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
+OPTIMIZERS: dict[str, Callable[[list[Tensor]], torch.optim.Optimizer]] = {
+    "SGD 0.1": lambda p: torch.optim.SGD(p, lr=0.1),
+    "momentum 0.02": lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9),
+    "Adam 3e-3": lambda p: torch.optim.Adam(p, lr=3e-3),
+}
+SCHEDULES: dict[str, Schedule | None] = {"every 20": Every(20, start=10), "default": None}
+STEPS = 100
+FRESH_SEEDS = range(100, 130)
+"""Fixed before anybody had run them."""
+SPIKE, END = 1.25, 1.05
+"""What must not be exceeded."""
+
+
+@dataclass(frozen=True)
+class Twins:
+    """A run with teleports against its twin without."""
+
+    activation: str
+    optimizer: str
+    schedule: str
+    seed: int
+    finite: bool
+    spike: float
+    end: float
+    teleports: int
+    undone: int
+
+    @property
+    def safe(self) -> bool:
+        """Whether nothing happened that must not happen."""
+        return self.finite and self.spike <= SPIKE and self.end <= END
+
+
+def train(
+    activation: str, optimizer: str, seed: int, wrap: Callable[[torch.optim.Optimizer], torch.optim.Optimizer]
+) -> tuple[list[float], torch.optim.Optimizer]:
+    """The losses before every step and after the last, of the network in the README."""
+    torch.manual_seed(seed)
+    x, y = torch.randn(64, 5), torch.randn(64, 1)
+    model = nn.Sequential(nn.Linear(5, 16), ACTIVATIONS[activation](), nn.Linear(16, 1))
+
+    def loss() -> Tensor:
+        return nn.functional.mse_loss(model(x), y)
+
+    stepper = wrap(OPTIMIZERS[optimizer](list(model.parameters())))
+    losses = []
+    for _ in range(STEPS):
+        if isinstance(stepper, Teleported):
+            before = stepper.step(loss)
+            assert before is not None  # a closure was given
+            losses.append(float(before))
+        else:
+            stepper.zero_grad()
+            value = loss()
+            value.backward()
+            stepper.step()
+            losses.append(float(value.detach()))
+    with torch.no_grad():
+        losses.append(float(loss()))
+    return losses, stepper
+
+
+def wrapper(schedule: str) -> Callable[[torch.optim.Optimizer], torch.optim.Optimizer]:
+    """Teleports by the schedule of that name; "default" leaves the choice to the library."""
+    chosen = SCHEDULES[schedule]
+    return lambda inner: Teleported(inner) if chosen is None else Teleported(inner, chosen)
+
+
+def against_twin(activation: str, optimizer: str, schedule: str, seed: int, plain: list[float]) -> Twins:
+    """One run against its twin's losses."""
+    losses, stepper = train(activation, optimizer, seed, wrapper(schedule))
+    assert isinstance(stepper, Teleported)
+    finite = all(math.isfinite(loss) for loss in losses)
+    best, spike = math.inf, 0.0
+    for mine, theirs in zip(losses, plain, strict=True):
+        best = min(best, mine)
+        spike = max(spike, min(mine / best, mine / theirs) if finite else math.inf)
+    teleporter = stepper.teleporter
+    return Twins(
+        activation,
+        optimizer,
+        schedule,
+        seed,
+        finite,
+        spike,
+        losses[-1] / plain[-1] if finite else math.inf,
+        teleporter.moves,
+        teleporter.undone,
+    )
+
+
+@dataclass(frozen=True)
+class TwinsSpec(RunSpec):
+    """One network, optimizer and seed; a run per schedule, whose number is the setting."""
+
+    kind: ClassVar[str] = "safety"
+    activation: str
+    optimizer: str
+    seed: int
+
+    @property
+    def label(self) -> str:
+        return f"safety of {self.optimizer} on {self.activation}, seed {self.seed}"
+
+    def run(self) -> list[Run]:
+        plain, _ = train(self.activation, self.optimizer, self.seed, lambda inner: inner)
+        runs = []
+        for number, schedule in enumerate(SCHEDULES):
+            twins = against_twin(self.activation, self.optimizer, schedule, self.seed, plain)
+            names = ("finite", "spike", "end", "safe", "teleports", "undone")
+            facts = {name: float(getattr(twins, name)) for name in names}
+            runs.append(Run(setting=float(number), facts=facts, chosen=number == 0))
+        return runs
+
+
+def rows(results: Iterable[TaskResult]) -> pd.DataFrame:
+    """A row per run: what happened to it."""
+    names = list(SCHEDULES)
+    return pd.DataFrame(
+        {name: result.spec[name] for name in ("optimizer", "activation", "seed")}
+        | {"schedule": names[int(run.setting)]}
+        | run.facts
+        for result in results
+        for run in result.runs
+    )
+
+
+def specs(seeds: range = FRESH_SEEDS) -> list[RunSpec]:
+    """All combinations."""
+    return [TwinsSpec(*each) for each in product(ACTIVATIONS, OPTIMIZERS, seeds)]

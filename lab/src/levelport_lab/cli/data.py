@@ -1,0 +1,113 @@
+"""``levelport data``: what data sets are here, and how to get the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from levelport_lab.cli.speech import say, trouble_in_words, usage
+
+if TYPE_CHECKING:
+    from levelport_lab.problems.datasets import DataInfo
+
+app = typer.Typer(help="Data sets: what is here, and how to get the rest.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_data(
+    about: Annotated[bool, typer.Option("--about", help="Say what each set is about in place of its balance.")] = False,
+) -> None:
+    """Show every data set with its size, its balance, and whether it is here."""
+    from levelport_lab.problems import storage
+    from levelport_lab.problems.catalogue import UCI
+    from levelport_lab.problems.datasets import DATA_NAMES, data_info
+
+    typer.echo(f"{'name':28} {'n':>5} {'d':>3}  {'state':17} {'about' if about else '-1 / +1'}")
+    complaints: list[str] = []
+    missing = 0
+    for name in DATA_NAMES:
+        info = data_info(name)
+        found = storage.locate(name) if name in UCI or name == "mnist" else storage.Location(storage.State.SCIKIT_LEARN)
+        complaints += found.complaints
+        missing += found.state in (storage.State.MISSING, storage.State.DAMAGED)
+        last = (UCI[name].about if name in UCI else "") if about else _balance(info)
+        typer.echo(f"{name:28} {info.samples:5} {info.features:3}  {found.state.value:17} {last}")
+    typer.echo("Also synthetic-logistic-NxD-C, synthetic-linear-NxD-C: N samples, D features, condition C.")
+    if missing:
+        typer.echo(f"{missing} not here: 'levelport data fetch' gets them.")
+    for complaint in complaints:
+        say(complaint, "red", error=True)
+    if complaints:
+        raise typer.Exit(1)
+
+
+def _balance(info: DataInfo) -> str:
+    from levelport_lab.problems.datasets import Targets
+
+    if info.targets is Targets.CLASSES:
+        return f"{info.classes} classes"
+    if info.positives is None:
+        return ""
+    share = 100 * info.positives / info.samples
+    return f"{info.samples - info.positives} / {info.positives} ({share:.0f}%)"
+
+
+@app.command("fetch")
+def fetch_data(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names of sets, or 'uci', or 'mnist'; all that is missing by default.")
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Copy from this directory (with uci/ and mnist/) and not the network.")
+    ] = None,
+    mirror: Annotated[str | None, typer.Option(help="A base URL to use in place of the public archives.")] = None,
+) -> None:
+    """Download data sets into the cache, check them, and go on where an earlier download broke off."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+    from levelport_lab.problems import storage
+    from levelport_lab.problems.fetching import check_origin, fetch
+
+    with usage():
+        wanted = _expand(names or ["uci", "mnist"])
+        check_origin(source, mirror)
+    failed = False
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with trouble_in_words(resumes=True), Progress(*columns, console=Console(), transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(file: str, done: int, total: int) -> None:
+            if file not in tasks:
+                tasks[file] = bars.add_task(file, total=total or None)
+            bars.update(tasks[file], completed=done)
+
+        for name in wanted:
+            state = storage.locate(name).state
+            if state not in (storage.State.MISSING, storage.State.DAMAGED):
+                say(f"{name}: {state.value} already")
+                continue
+            try:
+                for path in fetch(name, source=source, mirror=mirror, on_piece=show):
+                    say(f"{name}: {path}")
+            except storage.DataError as error:
+                say(str(error), "red", error=True)
+                failed = True
+    if failed:
+        raise typer.Exit(1)
+
+
+def _expand(names: list[str]) -> list[str]:
+    """Groups to their members; repeated names once; an unknown name is an error with a suggestion."""
+    from levelport.checks import unknown_name
+    from levelport_lab.problems.catalogue import UCI
+
+    groups = {"uci": tuple(UCI), "mnist": ("mnist",)}
+    wanted: dict[str, None] = {}
+    for name in names:
+        if name not in UCI and name not in groups:
+            raise unknown_name("data set to fetch", name, [*UCI, *groups], see="'levelport data list' shows all names.")
+        wanted.update(dict.fromkeys(groups.get(name, (name,))))
+    return list(wanted)

@@ -1,0 +1,100 @@
+"""``levelport problems``: the named problems, their optima, and better values for networks."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from levelport_lab.cli.speech import say, trouble_in_words, usage
+
+app = typer.Typer(help="Named problems and what is known of their optima.", no_args_is_help=True)
+
+Reg = Annotated[list[float] | None, typer.Option("--reg", help="Strength of the penalty; may be repeated.")]
+Seed = Annotated[int, typer.Option(help="Decides the split and the start.")]
+
+
+@app.command("list")
+def list_problems() -> None:
+    """Show the benchmark's problems; any MODEL/DATA is a name."""
+    from levelport_lab.problems.registry import PROBLEM_NAMES, REGULARISATION, problem
+
+    typer.echo(f"{'name':42} {'n (train)':>9} {'dimension':>9}  optimum")
+    for name in PROBLEM_NAMES:
+        one = problem(name)
+        kind = "certified" if one.convex else "best known"
+        typer.echo(f"{name:42} {one.info.training_samples:9} {one.dimension:9}  {kind}")
+    typer.echo(f"Every name takes --reg (the paper: {', '.join(f'{reg:g}' for reg in REGULARISATION)}) and --seed.")
+    typer.echo(
+        "Any MODEL/DATA will do: logreg, linreg, mlp-relu-100-100, mlp-softplus-50, any sizes; 'levelport data list'."
+    )
+
+
+@app.command("optimum")
+def show_optimum(
+    names: Annotated[list[str] | None, typer.Argument(help="MODEL/DATA; all logistic problems by default.")] = None,
+    reg: Reg = None,
+    seed: Seed = 0,
+    refresh: Annotated[bool, typer.Option(help="Compute anew, whatever the cache has.")] = False,
+) -> None:
+    """Print optimal values with their certified lower bounds."""
+    from levelport_lab.problems.catalogue import UCI
+    from levelport_lab.problems.optima import OptimumError
+    from levelport_lab.problems.registry import REGULARISATION, problem
+    from levelport_lab.problems.storage import DataError
+
+    with usage():
+        wanted = [
+            problem(name, reg=strength, seed=seed)
+            for name in names or [f"logreg/{data}" for data in UCI]
+            for strength in reg or REGULARISATION
+        ]
+    typer.echo(f"{'problem':36} {'reg':>6}  {'optimum':20} {'proven to':9} attained  how")
+    begun, certified, failures = time.perf_counter(), [], []
+    with trouble_in_words(resumes=not refresh):
+        for one in wanted:
+            try:
+                found = one.optimum(refresh=refresh)
+            except (ValueError, OptimumError, DataError) as error:
+                failures.append(f"{one.name} reg={one.reg:g}: {error}")
+                continue
+            certified.append(found.certified)
+            attained = {True: "yes", False: "no", None: "unknown"}[found.attained]
+            typer.echo(f"{one.name:36} {one.reg:6g}  {found.value:<20.15g} {found.gap:<9.1e} {attained:9} {found.how}")
+    took = time.perf_counter() - begun
+    typer.echo(f"{len(certified)} optima, {sum(certified)} certified to 1e-12 relative, {took:.1f} s.")
+    for failure in failures:
+        say(failure, "red", error=True)
+    if failures:
+        raise typer.Exit(1)
+
+
+@app.command("improve")
+def improve_best_known(
+    names: Annotated[list[str], typer.Argument(help="MODEL/DATA of networks.")],
+    reg: Reg = None,
+    seed: Seed = 0,
+    starts: Annotated[int, typer.Option(help="Runs of L-BFGS, each from another start.", min=1)] = 3,
+    iterations: Annotated[int, typer.Option(help="Iterations per run.", min=1)] = 2000,
+    table: Annotated[
+        Path | None, typer.Option(help="The table to write to: this machine's by default, or the committed one.")
+    ] = None,
+) -> None:
+    """Look for better values of network problems by L-BFGS, and write them down where they beat the known ones."""
+    from levelport_lab.problems.best_known import improve, lookup, offer
+    from levelport_lab.problems.registry import REGULARISATION, problem
+
+    for name in names:
+        for strength in reg or REGULARISATION:
+            with trouble_in_words(), usage():
+                one = problem(name, reg=strength, seed=seed)
+                if one.convex:
+                    raise ValueError(f"{name} is convex: 'levelport problems optimum {name}' solves it for certain.")
+            known = lookup(name, strength, seed)
+            before = "none" if known is None else f"{known.value:.12g}"
+            with trouble_in_words():
+                x, found = improve(one, starts=starts, iterations=iterations)
+                entered = "written down" if offer(one, x, found.how, table=table) else "no better"
+            say(f"{one}: {found.value:.12g} (known: {before}), {entered}")

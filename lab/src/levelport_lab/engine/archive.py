@@ -1,0 +1,99 @@
+"""Results as one file: what was computed on different machines or days adds up in one store.
+
+An archive is a zip of shards under their keys. What goes in is checked like everything else in a store (checksums, and
+that the content belongs to the name); names that are no keys are left out: an archive can write nowhere else.
+"""
+
+from __future__ import annotations
+
+import lzma
+import os
+import re
+import struct
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from levelport_lab.engine.store import Found, Store
+
+_SHARD = re.compile(r"[0-9a-f]{20}\.parquet")
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
+"""What zipfile raises, depending on which byte is damaged (OSError: an offset before the beginning)."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What came in: how many tasks were new, how many were there already, and what was wrong with the rest."""
+
+    new: int
+    known: int
+    damaged: tuple[str, ...]
+
+
+def export_results(store: Store, keys: Iterable[str], archive: Path) -> Found:
+    """Write the shards of ``keys`` that the store holds to ``archive``, and return what it holds; failed ones stay out.
+
+    Where there is none, nothing is written: an empty archive must not replace a good one.
+    """
+    found = store.look(keys)
+    if not found.done:
+        raise ValueError(
+            f"{store.root} holds none of these tasks; nothing was written. The figures, --out, --tier, --protocol and "
+            f"the options that restrict them say which ones are meant. {' '.join(found.sentences())}".rstrip()
+        )
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    temporary = archive.with_name(f".{archive.name}.{os.getpid()}.tmp")
+    try:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as file:  # shards are compressed themselves
+            for key in sorted(found.done):
+                file.write(found.paths[key], f"{key}.parquet")
+        temporary.replace(archive)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return found
+
+
+def import_results(store: Store, archive: Path) -> Imported:
+    """Add what ``archive`` holds to the store; a task that is there already, and did not fail, is kept as it is."""
+    with tempfile.TemporaryDirectory(dir=store.root) as directory, _opened(archive) as file:
+        arrived = Store(Path(directory))
+        unreadable = []
+        for entry in file.infolist():
+            if not _SHARD.fullmatch(entry.filename):
+                unreadable.append(f"{entry.filename!r} (not the name of a result)")
+                continue
+            try:
+                content = file.read(entry)
+            except _UNREADABLE as error:
+                unreadable.append(f"{entry.filename} ({error})")
+            else:
+                (arrived.shards / entry.filename).write_bytes(content)
+        found = arrived.look()
+        there = store.look(found.results)
+        known = set(there.done)
+        new = [key for key in found.results if key not in known]
+        for key in new:
+            os.replace(arrived.path(key), store.path(key))
+        reasons = (line.split(");")[0] + ")" for line in found.damaged)
+        return Imported(len(new), len(found.results) - len(new), (*unreadable, *reasons))
+
+
+def _opened(archive: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(archive)
+    except _UNREADABLE as error:
+        raise ValueError(
+            f"{archive} is no archive of results ({error}); write one with 'levelport reproduce export'."
+        ) from error

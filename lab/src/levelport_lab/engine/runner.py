@@ -1,0 +1,114 @@
+"""Running a study: what is missing is computed, stored as it arrives, and shown while it goes on."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from levelport_lab.engine.backends import Backend
+from levelport_lab.engine.progress import Progress, SilentProgress
+from levelport_lab.engine.spec import RunSpec, RunStatus
+from levelport_lab.engine.store import Found, Store, TaskResult
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a start would do, found by a look at the store.
+
+    Attributes:
+        specs: all tasks, each once.
+        found: what the store holds of them.
+        todo: what is missing, failed tasks included.
+    """
+
+    specs: tuple[RunSpec, ...]
+    found: Found
+    todo: tuple[RunSpec, ...]
+
+    @classmethod
+    def of(cls, specs: Sequence[RunSpec], store: Store) -> Plan:
+        """Compare what is wanted with what is there."""
+        unique = {spec.key: spec for spec in specs}
+        found = store.look(unique)
+        failed = set(found.failed)
+        todo = tuple(spec for key, spec in unique.items() if key not in found.results or key in failed)
+        return cls(tuple(unique.values()), found, todo)
+
+    def rough_seconds(self, jobs: int) -> float:
+        """A rough forecast of the time that is left, corrected by how long stored tasks of this plan really took."""
+        forecast = {spec.key: spec.rough_seconds for spec in self.specs}
+        known = [(result.seconds, forecast[key]) for key, result in self.found.results.items() if not result.failed]
+        correction = sum(real for real, _ in known) / sum(rough for _, rough in known) if len(known) >= 5 else 1.0
+        return correction * sum(spec.rough_seconds for spec in self.todo) / jobs
+
+    def sentences(self, jobs: int) -> list[str]:
+        """What the user should know before it starts."""
+        there = len(self.specs) - len(self.todo)
+        said = self.found.sentences()
+        if self.found.failed:
+            said.append(f"{len(self.found.failed)} task(s) failed last time and will run again.")
+        line = f"{len(self.specs)} tasks, {there} already there, {len(self.todo)} to run"
+        if self.todo:
+            line += f", roughly {in_words(self.rough_seconds(jobs))} on {jobs} process{'es' if jobs > 1 else ''}"
+        return [*said, line + "."]
+
+
+@dataclass
+class SweepResult:
+    """What a start did."""
+
+    results: dict[str, TaskResult]
+    computed: int = 0
+    failures: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def run_plan(plan: Plan, store: Store, backend: Backend, progress: Progress | None = None) -> SweepResult:
+    """Compute what is missing and return everything.
+
+    Results are written one by one as they arrive: an interruption at any moment costs at most the tasks in flight.
+    """
+    shown = progress if progress is not None else SilentProgress()
+    sweep = SweepResult(results=dict(plan.found.results))
+    began = time.perf_counter()
+    with shown.running(plan.todo):
+        for spec, runs, seconds, environment in backend.compute(_not_yet_there(plan, store, shown)):
+            store.put(spec, runs, seconds, environment)
+            sweep.computed += 1
+            shown.finished(spec, failed=any(run.status is RunStatus.FAILED for run in runs))
+    labels = {spec.key: spec.label for spec in plan.todo}
+    found = store.look(labels)
+    sweep.results.update(found.results)
+    for key in found.failed:  # also what another process has computed meanwhile
+        reason = next(run.message for run in found.results[key].runs if run.status is RunStatus.FAILED)
+        sweep.failures.append(f"{labels[key]}: {reason}")
+    sweep.failures += [f"a damaged shard was set aside: {line}" for line in found.damaged]
+    sweep.seconds = time.perf_counter() - began
+    return sweep
+
+
+def _not_yet_there(plan: Plan, store: Store, shown: Progress) -> Iterator[RunSpec]:
+    """The tasks to do, leaving out what another process has finished meanwhile.
+
+    The order differs from process to process, so that two on the same store share the work instead of doubling it.
+    """
+    failed = set(plan.found.failed)
+    todo = list(plan.todo)
+    random.Random(os.getpid()).shuffle(todo)
+    for spec in todo:
+        if spec.key not in failed and store.has(spec.key):
+            shown.finished(spec, failed=False)
+            continue
+        yield spec
+
+
+def in_words(seconds: float) -> str:
+    """A duration as people say it."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 90 * 60:
+        return f"{round(seconds / 60)} min"
+    return f"{seconds / 3600:.1f} h"

@@ -1,0 +1,208 @@
+"""Results on disk: one parquet shard per task, written so that no moment is a bad one to pull the plug.
+
+* A shard is there in full or not at all (:mod:`levelport_lab.problems.atomic`).
+* Its name is the key of the specification. Two processes that compute the same task write the same name: the second
+  rename replaces the first, and nothing is counted twice. Copies under other names are recognised by the key inside.
+* Pages carry checksums. A shard whose content is damaged, or belongs to another name, is moved to ``damaged/`` and
+  reported; its task counts as not done. One that the system does not let us read (rights, open files, memory, the
+  disk) may be whole: it stays, and the trouble is an error.
+* A failed run is a row like any other, with a status and a message. Its task is done again at the next start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from levelport_lab.engine.spec import Run, RunSpec, RunStatus
+from levelport_lab.problems.atomic import remove_leftovers, replacing
+
+SCHEMA = pa.schema(
+    [
+        ("setting", pa.float64()),
+        ("status", pa.string()),
+        ("message", pa.string()),
+        ("final_value", pa.float64()),
+        ("chosen", pa.bool_()),
+        ("facts", pa.map_(pa.string(), pa.float64())),
+        ("curves", pa.map_(pa.string(), pa.list_(pa.float64()))),
+    ]
+)
+
+
+class StoreError(OSError):
+    """Results cannot be written or the store cannot be used; the message says what is safe and what to do."""
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What the store holds of one task."""
+
+    key: str
+    spec: dict[str, Any]
+    runs: tuple[Run, ...]
+    seconds: float
+    environment: dict[str, str]
+
+    @property
+    def failed(self) -> bool:
+        """Whether any of its runs raised."""
+        return any(run.status is RunStatus.FAILED for run in self.runs)
+
+    @property
+    def best(self) -> Run:
+        """The chosen run."""
+        return next((run for run in self.runs if run.chosen), self.runs[0])
+
+
+@dataclass
+class Found:
+    """What a look at the store found: results and their files by key, and everything out of the ordinary."""
+
+    results: dict[str, TaskResult] = field(default_factory=dict)
+    paths: dict[str, Path] = field(default_factory=dict)
+    damaged: list[str] = field(default_factory=list)
+    duplicates: int = 0
+    leftovers: int = 0
+
+    @property
+    def done(self) -> list[str]:
+        """Keys of the tasks without failed runs."""
+        return [key for key, result in self.results.items() if not result.failed]
+
+    @property
+    def failed(self) -> list[str]:
+        """Keys of the tasks with failed runs."""
+        return [key for key, result in self.results.items() if result.failed]
+
+    def sentences(self) -> list[str]:
+        """What the user should know, one sentence each; empty when all is well."""
+        said = [f"A damaged shard was set aside and its task will run again: {line}" for line in self.damaged]
+        if self.duplicates:
+            said.append(f"{self.duplicates} shard(s) repeat a task that is already there; each task counts once.")
+        if self.leftovers:
+            said.append(f"{self.leftovers} unfinished file(s) of interrupted processes were removed.")
+        return said
+
+
+class Store:
+    """A directory of shards. Safe to share between processes on one file system.
+
+    It is made if it is not there; with ``make=False``, for those who only look, a missing one is an empty one.
+    """
+
+    def __init__(self, root: Path, *, make: bool = True) -> None:
+        self.root = root
+        self.shards = root / "shards"
+        self.damaged = root / "damaged"
+        if not make:
+            return
+        try:
+            self.shards.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"the results directory {root} cannot be made ({error.strerror}); choose another with --out."
+            ) from error
+
+    def path(self, key: str) -> Path:
+        """Where the shard of a task is."""
+        return self.shards / f"{key}.parquet"
+
+    def has(self, key: str) -> bool:
+        """Whether a shard of that name is there; a cheap look while others may be writing."""
+        return self.path(key).exists()
+
+    def put(self, spec: RunSpec, runs: Iterable[Run], seconds: float, environment: dict[str, str]) -> None:
+        """Write the runs of one task, all or nothing."""
+        content = json.dumps(
+            {"key": spec.key, "spec": json.loads(spec.canonical_json()), "seconds": seconds, "environment": environment}
+        )
+        rows = [_row(run) for run in runs]
+        table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata({"levelport": content}))
+        try:
+            with replacing(self.path(spec.key)) as temporary:
+                pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+        except OSError as error:
+            raise StoreError(
+                f"a result could not be written to {self.shards} ({error.strerror or error}). Everything written "
+                "before is safe: make room or choose another directory with --out, and start the same command again."
+            ) from error
+
+    def look(self, keys: Iterable[str] | None = None) -> Found:
+        """Read the shards of ``keys`` (all if None), set damaged ones aside, and report."""
+        found = Found(leftovers=remove_leftovers(self.shards))
+        wanted = None if keys is None else set(keys)
+        for path in sorted(self.shards.glob("*.parquet")):
+            if wanted is not None and path.stem not in wanted and len(path.stem) == 20:
+                continue
+            result = self._read(path, found)
+            if result is None or (wanted is not None and result.key not in wanted):
+                continue
+            if result.key in found.results:
+                found.duplicates += 1
+                if path.stem != result.key:
+                    continue
+            found.results[result.key], found.paths[result.key] = result, path
+        return found
+
+    def _read(self, path: Path, found: Found) -> TaskResult | None:
+        try:
+            table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
+            content = json.loads(table.schema.metadata[b"levelport"])
+            runs = tuple(_run(row) for row in table.to_pylist())
+            if not runs:
+                raise ValueError("it holds no run")
+            if len(path.stem) == 20 and " " not in path.stem and content["key"] != path.stem:
+                raise ValueError(f"its content belongs to the task {content['key']}")
+            return TaskResult(content["key"], content["spec"], runs, content["seconds"], content["environment"])
+        except FileNotFoundError:
+            return None  # another process has just set it aside
+        except MemoryError as error:
+            raise StoreError(f"memory ran out while {path} was read; nothing was moved.") from error
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # the system's trouble, not the file's
+                raise StoreError(
+                    f"{path} cannot be read ({os.strerror(error.errno)}); nothing was moved. Mend that and start the "
+                    "same command again."
+                ) from error
+            self.damaged.mkdir(exist_ok=True)
+            aside = self.damaged / f"{path.stem}-{uuid.uuid4().hex[:8]}.parquet"
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(path, aside)
+                reason = (str(error).splitlines() or [type(error).__name__])[0]
+                found.damaged.append(f"{path.name} ({reason}); now {aside}")
+            return None
+
+
+def _row(run: Run) -> dict[str, Any]:
+    return {
+        "setting": run.setting,
+        "status": run.status.value,
+        "message": run.message,
+        "final_value": run.final_value,
+        "chosen": run.chosen,
+        "facts": sorted(run.facts.items()),
+        "curves": [(name, np.asarray(run.curves[name], dtype=np.float64)) for name in sorted(run.curves)],
+    }
+
+
+def _run(row: dict[str, Any]) -> Run:
+    return Run(
+        setting=row["setting"],
+        status=RunStatus(row["status"]),
+        message=row["message"],
+        final_value=row["final_value"],
+        chosen=row["chosen"],
+        facts=dict(row["facts"]),
+        curves={name: np.asarray(curve, dtype=np.float64) for name, curve in row["curves"]},
+    )

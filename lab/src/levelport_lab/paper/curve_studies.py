@@ -1,0 +1,350 @@
+"""Convergence curves: Figures 5, 13 and 14 (MNIST), and 17 and 18 (UCI sets)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from levelport_lab.choices import SolverName
+from levelport_lab.claims import Claim, NotRunError
+from levelport_lab.engine.spec import Curve, Run, RunSpec
+from levelport_lab.paper.methods import Method
+from levelport_lab.paper.profile_grid import Model, Variant, half_of, variants
+from levelport_lab.paper.profiles import Band
+from levelport_lab.paper.study import METHOD_COLOURS, Results, Setup, Study, method_legend
+from levelport_lab.paper.teleports import TeleportPlan, as_scheduled, every, planned_solver
+from levelport_lab.paper.training import Training
+from levelport_lab.pictures import WITH_TELEPORTS, WITHOUT_TELEPORTS, legend_below, new_figure
+
+QUANTITIES = (("value", "objective"), ("gradient_norm", "gradient norm"), ("test_accuracy", "test accuracy"))
+"""What is drawn. The released scripts draw the loss without its penalty in place of the objective."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One problem of a study: a column or row of panels."""
+
+    title: str
+    seeds: tuple[int, ...] = (0,)
+
+
+Medians = dict[tuple[str, Method], tuple[float, float]]
+"""By problem and method: median over restarts of the last value of a curve, without and with teleports."""
+
+
+class Conclusion(NamedTuple):
+    """What the paper concludes from the ends of the curves."""
+
+    name: str
+    statement: str
+    check: Callable[[Medians], tuple[bool, str]]
+    quantity: str = "value"
+
+
+class CurveStudy(Study):
+    """Objective, gradient norm and test accuracy against iterations or epochs; a picture per solver."""
+
+    tick: ClassVar[str] = "iterations"
+    conclusions: ClassVar[tuple[Conclusion, ...]]
+
+    @abstractmethod
+    def scenes(self, setup: Setup) -> list[Scene]:
+        """The problems."""
+
+    @abstractmethod
+    def spec(self, setup: Setup, scene: Scene, variant: Variant, seed: int) -> Training:
+        """One run."""
+
+    def specs(self, setup: Setup) -> list[RunSpec]:
+        return [
+            self.spec(setup, scene, variant, seed)
+            for scene in self.scenes(setup)
+            for variant in variants(setup.solvers)
+            for seed in scene.seeds
+        ]
+
+    def runs(self, setup: Setup, results: Results, scene: Scene, variant: Variant) -> list[Run]:
+        """The chosen runs of all restarts that are there."""
+        found = [self.run(setup, results, scene, variant, seed) for seed in scene.seeds]
+        return [run for run in found if run is not None and len(run.curves.get("value", ()))]
+
+    def run(self, setup: Setup, results: Results, scene: Scene, variant: Variant, seed: int) -> Run | None:
+        """The setting with the smallest final f, or (released) with the smallest final loss without its penalty."""
+        task = results.task(self.spec(setup, scene, variant, seed))
+        if task is None or setup.protocol == "text":
+            return None if task is None else task.best
+        return min(task.runs, key=lambda run: run.facts["final_loss"])
+
+    def pictures(self, setup: Setup, results: Results) -> dict[str, Figure]:
+        scenes = self.scenes(setup)
+        pictures = {}
+        for solver in setup.solvers:
+            figure, panels = new_figure(len(scenes), len(QUANTITIES), width=2.7, height=2.0)
+            for row, scene in zip(panels, scenes, strict=True):
+                for method in Method:
+                    for variant in (Variant(method), Variant(method, solver)):
+                        runs = self.runs(setup, results, scene, variant)
+                        if runs:
+                            quantities = [_scored(setup, quantity) for quantity, _ in QUANTITIES]
+                            solid = variant.solver is not None
+                            draw_bands(row, quantities, runs, METHOD_COLOURS[method], solid=solid)
+                for panel, (quantity, title) in zip(row, QUANTITIES, strict=True):
+                    title = "loss" if _scored(setup, quantity) == "loss" else title
+                    panel.set_title(f"{title}, {scene.title}" if len(scenes) > 1 else title)
+                    panel.set_xlabel(self.tick)
+            legend_below(figure, method_legend())
+            pictures[f"{self.name}-{solver}"] = figure
+        return pictures
+
+    def table(self, setup: Setup, results: Results) -> pd.DataFrame:
+        rows = []
+        for scene in self.scenes(setup):
+            for variant in variants(setup.solvers):
+                for seed in scene.seeds:
+                    run = self.run(setup, results, scene, variant, seed)
+                    if run is None:
+                        continue
+                    accuracy = run.curves.get("test_accuracy", np.array([np.nan]))
+                    rows.append(
+                        {
+                            "problem": scene.title,
+                            "method": variant.method.value,
+                            "teleports": variant.solver or "none",
+                            "seed": seed,
+                            "setting": run.setting,
+                            "status": run.status.value,
+                            "final": run.final_value,
+                            "accuracy": accuracy[-1] if len(accuracy) else np.nan,
+                            **{name: fact for name, fact in run.facts.items() if name != "teleports"},
+                        }
+                    )
+        return pd.DataFrame(rows)
+
+    def digest(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Medians over restarts."""
+        if table.empty:
+            return table
+        grouped = table.groupby(["problem", "method", "teleports"], sort=False)
+        return grouped[["final", "final_loss", "accuracy", "hvps", "seconds"]].median().reset_index()
+
+    def claims(self, setup: Setup, results: Results) -> list[Claim]:
+        return [
+            Claim.checked(
+                f"{name}-{solver}",
+                statement,
+                # Defaults bind the loop's variables now; mypy cannot infer a lambda that has them.
+                lambda solver=solver, check=check, quantity=quantity: check(  # type: ignore[misc]
+                    self.medians(setup, results, solver, quantity)
+                ),
+                solver,
+            )
+            for solver in setup.solvers
+            for name, statement, check, quantity in self.conclusions
+        ]
+
+    def medians(self, setup: Setup, results: Results, solver: SolverName, quantity: str) -> Medians:
+        """The ends of the curves; every restart has to be there."""
+        ends = [Variant(method, teleports) for method in Method for teleports in (None, solver)]
+        scenes = self.scenes(setup)
+        results.require([self.spec(setup, scene, v, seed) for scene in scenes for v in ends for seed in scene.seeds])
+        found: Medians = {}
+        for scene in scenes:
+            for method in Method:
+                pair = [self.runs(setup, results, scene, v) for v in (Variant(method), Variant(method, solver))]
+                if any(len(runs) < len(scene.seeds) for runs in pair):
+                    raise NotRunError
+                name = _scored(setup, quantity)
+                before, after = (float(np.median([run.curves[name][-1] for run in runs])) for runs in pair)
+                found[scene.title, method] = before, after
+        return found
+
+
+def _scored(setup: Setup, quantity: str) -> str:
+    """The curve that the protocol draws and compares where the study says ``quantity``."""
+    return "loss" if quantity == "value" and setup.protocol == "released" else quantity
+
+
+def draw_bands(panels: Sequence[Axes], quantities: Sequence[str], runs: list[Run], colour: str, *, solid: bool) -> None:
+    """Median and, where there are restarts, quartiles of the three quantities."""
+    style = WITH_TELEPORTS if solid else WITHOUT_TELEPORTS
+    for panel, quantity in zip(panels, quantities, strict=True):
+        band = Band.of([run.curves[quantity] for run in runs])
+        ticks = np.arange(len(band.median))
+        panel.plot(ticks, _drawable(band.median), color=colour, linestyle=style, linewidth=1.2)
+        if len(runs) > 1:
+            panel.fill_between(ticks, _drawable(band.lower), _drawable(band.upper), color=colour, alpha=0.15, lw=0)
+        if quantity != "test_accuracy":
+            panel.set_yscale("log")
+
+
+def _drawable(curve: Curve) -> Curve:
+    return np.where(np.isfinite(curve), curve, np.nan)
+
+
+class MnistStudy(CurveStudy):
+    """A network with 500 hidden units on MNIST; on scikit-learn's digits in the smaller tiers."""
+
+    activation: ClassVar[str] = "softplus"
+    batch: ClassVar[int | None] = None
+
+    def scenes(self, setup: Setup) -> list[Scene]:
+        data = setup.mnist if setup.tier == "full" else "digits"
+        units = {"full": 500, "quick": 50, "smoke": 5}[setup.tier]
+        seeds = (0, 1) if setup.tier == "smoke" else (0, 1, 2)
+        return [Scene(f"mlp-{self.activation}-{units}/{data}", seeds[: setup.restarts or None])]
+
+    def spec(self, setup: Setup, scene: Scene, variant: Variant, seed: int) -> Training:
+        released = setup.protocol == "released"
+        whole = (50, 10) if released else (100, 30)  # of iterations and epochs; the text does not say
+        ticks = {"full": whole[self.batch is not None], "quick": 16, "smoke": 7}[setup.tier]
+        settings = variant.method.settings
+        if setup.tier != "full":
+            settings = (0.1, 0.5) if variant.method is Method.ARMIJO else (1.0, 0.1, 0.01)
+        elif released and variant.method is not Method.ARMIJO:
+            settings = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+        plan = None
+        if variant.solver is not None:
+            limit = 2 if setup.tier == "smoke" else 50
+            at = every(5, 5, ticks)
+            if released:
+                at = as_scheduled(every(10, 5, ticks) if self.batch is None else every(2, 1, ticks), "released")
+            plan = TeleportPlan(planned_solver(variant.solver, setup.protocol), at, limit=limit)
+        return Training(
+            scene.title,
+            1e-2,
+            variant.method,
+            settings,
+            ticks,
+            batch=self.batch,
+            plan=plan,
+            seed=seed,
+            precision="float32",
+            drop_last=released and self.batch is not None,
+        )
+
+
+def _all_better(medians: Medians) -> tuple[bool, str]:
+    return all(after < before for before, after in medians.values()), _in_words(medians)
+
+
+def _all_within_two_points(medians: Medians) -> tuple[bool, str]:
+    return all(abs(after - before) <= 0.02 for before, after in medians.values()), _in_words(medians)
+
+
+def _all_within_a_tenth(medians: Medians) -> tuple[bool, str]:
+    return all(abs(before - after) <= 0.1 * before for before, after in medians.values()), _in_words(medians)
+
+
+def _sgd_and_polyak_only(medians: Medians) -> tuple[bool, str]:
+    helped = {method for (_, method), (before, after) in medians.items() if after < before}
+    holds = {Method.SGD, Method.POLYAK} <= helped and not {Method.ARMIJO, Method.MOMENTUM} & helped
+    return holds, _in_words(medians)
+
+
+def _similar_or_better(medians: Medians) -> tuple[bool, str]:
+    good = sum(after <= 1.05 * before for before, after in medians.values())
+    worst = max(medians, key=lambda key: medians[key][1] / medians[key][0])
+    before, after = medians[worst]
+    words = f"{good} of {len(medians)} within 5 % or better; worst: {worst[1].label} on {worst[0]}, "
+    return good == len(medians), words + f"{before:.4g} → {after:.4g}"
+
+
+def _in_words(medians: Medians) -> str:
+    return ", ".join(f"{method.label} {before:.4g} → {after:.4g}" for (_, method), (before, after) in medians.items())
+
+
+class MnistSmooth(MnistStudy):
+    """Figure 5."""
+
+    name = "fig5"
+    title = "MNIST, softplus network, full batch"
+    conclusions = (
+        Conclusion("mnist-faster", "Teleporting improves every method on a smooth network, full batch.", _all_better),
+        Conclusion(
+            "mnist-accuracy",
+            "Teleporting does not affect test accuracy (within two points).",
+            _all_within_two_points,
+            "test_accuracy",
+        ),
+    )
+
+
+class MnistStochastic(MnistStudy):
+    """Figure 13."""
+
+    name = "fig13"
+    title = "MNIST, softplus network, mini-batches of 128"
+    tick = "epochs"
+    batch = 128
+    conclusions = (
+        Conclusion(
+            "mnist-stochastic",
+            "With mini-batches, teleports neither help nor harm (final loss within 10 %).",
+            _all_within_a_tenth,
+        ),
+    )
+
+
+class MnistNonSmooth(MnistStudy):
+    """Figure 14."""
+
+    name = "fig14"
+    title = "MNIST, ReLU network, full batch"
+    activation = "relu"
+    conclusions = (
+        Conclusion(
+            "mnist-relu", "With ReLU, teleports help SGD and SPS but not SGD-LS and SGD-M.", _sgd_and_polyak_only
+        ),
+    )
+
+
+class UciCurves(CurveStudy):
+    """Curves of problems that are part of a deterministic profile; the runs are the same ones."""
+
+    model: ClassVar[Model]
+    sets: ClassVar[tuple[str, ...]]
+    quick_sets: ClassVar[tuple[str, ...]]
+    reg: ClassVar[float]
+
+    def scenes(self, setup: Setup) -> list[Scene]:
+        sets = {"full": self.sets, "quick": self.quick_sets, "smoke": ("blood",)}[setup.tier]
+        return [Scene(name) for name in setup.restricted(sets)]
+
+    def spec(self, setup: Setup, scene: Scene, variant: Variant, seed: int) -> Training:
+        half = half_of(self.model, "deterministic", setup)
+        variant = replace(variant, limit=1) if setup.tier == "smoke" and variant.solver else variant
+        return half.spec(f"{half.model}/{scene.title}", self.reg, variant)
+
+
+_ENDS = "On the chosen sets, methods with teleports end at a similar or better objective than without."
+
+
+class LogisticCurves(UciCurves):
+    """Figure 17."""
+
+    name = "fig17"
+    title = "Convergence on three logistic regression problems (reg 1e-6)"
+    model = "logreg"
+    sets = ("chess-krvkp", "ionosphere", "tic-tac-toe")
+    quick_sets = sets
+    reg = 1e-6
+    conclusions = (Conclusion("fig17-final", _ENDS, _similar_or_better),)
+
+
+class NetworkCurves(UciCurves):
+    """Figure 18."""
+
+    name = "fig18"
+    title = "Convergence on three ReLU network problems (reg 0.01)"
+    model = "network"
+    sets = ("credit-approval", "pima", "ringnorm")
+    quick_sets = ("blood", "pima")
+    reg = 1e-2
+    conclusions = (Conclusion("fig18-final", _ENDS, _similar_or_better),)

@@ -1,0 +1,177 @@
+"""Teleporting once, at the start, on two functions of the plane: Figure 1 of the paper.
+
+Gradient descent with an Armijo line search from step size 1, the same after a teleport, and Newton's method with a
+fixed step size, from one start. The teleport aligns the gradient with an eigenvector of the Hessian, so on a quadratic
+the step after it is a Newton step and lands on the minimiser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from levelport.objective import Objective, Point
+from levelport.optim import Armijo, At, MinimizeResult, MinimizeRow, Never, minimize
+from levelport.optim.step_rule import Step
+from levelport.solvers import Solver, TeleportResult, teleport
+from levelport_lab.level_sets import Trails, draw_level_sets, draw_path, mark, mark_minimisers, window_with
+from levelport_lab.pictures import BLACK, BLUE, GREEN, ORANGE, RED
+from levelport_lab.problems.functions import TestFunction, function_named
+
+FIGURE_1 = (("booth", (7.5, -4.0)), ("goldstein-price", (0.0, 0.0)))
+"""Functions and starts of the paper's figure."""
+
+TOL = 1e-10
+"""Of the teleports by our solver: the gradient step after them has to be a Newton step to the eye."""
+
+_STYLES = ((BLUE, "dashed", "s"), (ORANGE, "solid", "o"), (GREEN, "-.", "^"))
+"""Of the three journeys: gradient descent, the same after a teleport, Newton's method."""
+
+
+@dataclass(frozen=True)
+class ExactNewton:
+    """x⁺ = x - step · (∇²f)⁻¹ ∇f with the whole Hessian, whatever its signature: made for the plane.
+
+    Nothing keeps it from saddle points and maxima, which is what the figure is about.
+    """
+
+    step: float = 0.8
+
+    def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
+        hessian = torch.stack([point.hvp(unit) for unit in torch.eye(objective.dimension, dtype=objective.dtype)])
+        direction, singular = torch.linalg.solve_ex(hessian, point.gradient)
+        if bool(singular):
+            return Step(None, None, 0.0)
+        return Step(objective.at(point.x - self.step * direction, curvature=True), None, self.step)
+
+
+@dataclass(frozen=True)
+class Journey:
+    """One method: the points it visited (the teleported one included) and what ``minimize`` says of them."""
+
+    label: str
+    path: list[list[float]]
+    result: MinimizeResult
+
+    @property
+    def steps_to(self) -> int:
+        """Steps taken until ‖∇f‖ fell to 1e-6 of its largest, or all that were taken."""
+        largest = max(row.gradient_norm for row in self.result.trace)
+        return next((row.iteration for row in self.result.trace if row.gradient_norm <= 1e-6 * largest), self.steps)
+
+    @property
+    def steps(self) -> int:
+        """Steps taken."""
+        return self.result.iterations
+
+
+@dataclass(frozen=True)
+class PlaneExperiment:
+    """Three methods on one function from one start, and the teleport."""
+
+    function: TestFunction
+    start: tuple[float, float]
+    journeys: tuple[Journey, ...]
+    trails: Trails
+    teleport: TeleportResult
+
+
+def experiment(
+    name: str,
+    start: tuple[float, float],
+    *,
+    solver: str | Solver = "auto",
+    max_hvps: int = 50,
+    iterations: int = 50,
+    newton_step: float = 0.8,
+    newton_iterations: int = 50,
+) -> PlaneExperiment:
+    """Run the three methods on the test function ``name``."""
+    function = function_named(name)
+    x0 = torch.tensor(start, dtype=torch.float64)
+
+    def travel(label: str, method: Any, schedule: Any, iterations: int = iterations) -> Journey:
+        path: list[list[float]] = []
+
+        def visit(row: MinimizeRow, point: Point) -> None:
+            path.append(point.x.tolist())
+
+        result = minimize(
+            function,
+            x0,
+            method,
+            schedule=schedule,
+            solver=solver,
+            max_hvps=max_hvps,
+            tol=TOL,
+            max_iterations=iterations,
+            callback=visit,
+        )
+        return Journey(label, path, result)
+
+    journeys = (
+        travel("GD", Armijo(), Never()),
+        travel("GD, teleported", Armijo(), At(0)),
+        travel(f"Newton, step {newton_step:g}", ExactNewton(newton_step), Never(), newton_iterations),
+    )
+    trails = Trails()  # of the same teleport once more, this time with its iterates
+    result = teleport(function, x0, solver, max_hvps=max_hvps, tol=TOL, callback=trails)
+    return PlaneExperiment(function, start, journeys, trails, result)
+
+
+def figure(experiments: Sequence[PlaneExperiment]) -> Figure:
+    """One row per function: paths through the level sets; objective and gradient norm over steps; objective over cost,
+    since a step may be dear and a teleport is not free."""
+    picture = Figure(figsize=(14.0, 3.6 * len(experiments)), layout="constrained")
+    rows = picture.subplots(len(experiments), 4, squeeze=False, width_ratios=[1.2, 1.0, 1.0, 1.0])
+    for one, (plane, objective, gradient, spent) in zip(experiments, rows, strict=True):
+        _draw_plane(plane, one)
+        _draw_curves(objective, one, gap=True)
+        _draw_curves(gradient, one, gap=False)
+        _draw_curves(spent, one, gap=True, cost=True)
+    handles, labels = rows[0][0].get_legend_handles_labels()
+    picture.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    return picture
+
+
+def _draw_plane(axes: Axes, one: PlaneExperiment) -> None:
+    function, landed = one.function, one.teleport.x
+    descents = [point for journey in one.journeys[:2] for point in journey.path]
+    window = window_with(function.window, descents)
+    level = one.teleport.value_start
+    draw_level_sets(axes, function, window, minimum=function.minimum, level=level)
+    for number, (journey, (color, style, marker)) in enumerate(zip(one.journeys, _STYLES, strict=True)):
+        path = journey.path
+        if number == 1:
+            draw_path(axes, path[:2], color="0.3", style="dotted", marker="", label="teleport")
+            path = path[1:]
+        draw_path(axes, path, color=color, style=style, marker=marker, label=journey.label, size=4)
+    mark(axes, one.start, color=BLACK, marker="s", label="start")
+    mark(axes, landed.tolist(), color=RED, marker="*", label="teleported start", size=14)
+    mark_minimisers(axes, function)
+    axes.set_title(function.name.title())
+
+
+def _draw_curves(axes: Axes, one: PlaneExperiment, *, gap: bool, cost: bool = False) -> None:
+    """f - f* or ‖∇f‖ over the steps, where a teleport is a vertical line at step 0, or over what they cost."""
+    floor = 1e-12 * (one.teleport.value_start if gap else one.teleport.gradient_norm)
+    for journey, (color, style, marker) in zip(one.journeys, _STYLES, strict=True):
+        rows = journey.result.trace
+        heights = [row.value - one.function.minimum if gap else row.gradient_norm for row in rows]
+        axes.semilogy(
+            [row.cost if cost else row.iteration for row in rows],
+            [max(height, floor) for height in heights],
+            color=color,
+            linestyle=style,
+            marker=marker,
+            markersize=3,
+            linewidth=1.4,
+        )
+    axes.set_xlabel("gradient equivalents" if cost else "steps")
+    axes.set_title("$f(w) - f^*$" if gap else r"$\|\nabla f(w)\|$")
+    axes.grid(alpha=0.25)

@@ -1,0 +1,203 @@
+"""Where data files are, and whether they are what they claim to be.
+
+A set is looked for inside the package, then in the directory that ``LEVELPORT_DATA`` names, then in the cache
+(the platform's place, or ``LEVELPORT_CACHE``) that ``levelport data fetch`` fills. Both directories have the layout
+
+    uci/<name>.npz              X: float64 (n, d);  y: int8 (n,), -1 or +1
+    mnist/*-ubyte.gz            the four idx files: a big-endian header (two zero bytes, a type code, the number of
+                                dimensions, one unsigned 32-bit size per dimension), then the entries
+
+Every file is checked against the catalogue each time it is read. One that fails is named and passed over.
+"""
+
+from __future__ import annotations
+
+import enum
+import gzip
+import hashlib
+import lzma
+import math
+import os
+import struct
+import tokenize
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from levelport_lab.problems.catalogue import MNIST_FILES, UCI, MnistFile, UciSet, content_digest
+
+Arrays = tuple[NDArray[Any], ...]
+
+_IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    KeyError,
+    EOFError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    AttributeError,
+    MemoryError,
+    tokenize.TokenError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+)
+"""What numpy and zipfile raise, depending on which byte is damaged, or what else the file is."""
+
+
+class DataError(RuntimeError):
+    """A data set is absent or damaged; the message names the file and the remedy."""
+
+
+class DamagedDataWarning(UserWarning):
+    """A damaged file was passed over and another copy used."""
+
+
+class State(enum.Enum):
+    """Where a set is, or why it is not."""
+
+    EMBEDDED = "embedded"
+    DIRECTORY = "in LEVELPORT_DATA"
+    FETCHED = "fetched"
+    DAMAGED = "damaged"
+    MISSING = "missing"
+    SCIKIT_LEARN = "from scikit-learn"
+
+
+@dataclass(frozen=True)
+class Location:
+    """The answer of :func:`locate`: the state, and sentences about damaged files met on the way."""
+
+    state: State
+    complaints: tuple[str, ...] = ()
+
+
+def cache_directory() -> Path:
+    """Where fetched data and computed optima are kept."""
+    chosen = os.environ.get("LEVELPORT_CACHE")
+    if chosen:
+        return Path(chosen)
+    import pooch
+
+    return Path(pooch.os_cache("levelport"))
+
+
+def _places() -> Iterator[tuple[State, Path]]:
+    """The directories that may hold data, in the order in which they are asked."""
+    yield State.EMBEDDED, Path(str(resources.files("levelport_lab.problems.embedded")))
+    directory = os.environ.get("LEVELPORT_DATA")
+    if directory:
+        yield State.DIRECTORY, Path(directory)
+    yield State.FETCHED, cache_directory()
+
+
+def uci_file(place: Path, name: str) -> Path:
+    """The path of a set in a directory of the layout above."""
+    return place / "uci" / f"{name}.npz"
+
+
+def read_uci(path: Path, entry: UciSet) -> Arrays:
+    """X and y of a file, verified; :class:`DataError` names a file that is not what it should be."""
+    try:
+        # numpy leaves a file open that it could not read, so it gets one that is ours to close.
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            X = np.ascontiguousarray(archive["X"], dtype=np.float64)
+            y = np.ascontiguousarray(archive["y"], dtype=np.int8)
+    except _UNREADABLE as error:
+        raise DataError(f"The file {path} is damaged and was not used: {error}.") from error
+    if X.ndim != 2 or y.ndim != 1 or content_digest(X, y) != entry.digest:
+        raise DataError(
+            f"The file {path} was not used: its values are not those of the data set '{entry.name}' "
+            "(checksum mismatch)."
+        )
+    return X, y
+
+
+def read_idx(content: bytes) -> NDArray[Any]:
+    """The array in ``content`` (uncompressed); ValueError says what is wrong with it."""
+    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in _IDX_TYPES:
+        raise ValueError("it does not begin with the magic number of an idx file")
+    dimensions = content[3]
+    start = 4 + 4 * dimensions
+    if len(content) < start:
+        raise ValueError("its header is cut short")
+    shape = struct.unpack(f">{dimensions}I", content[4:start])
+    dtype = np.dtype(_IDX_TYPES[content[2]])
+    expected = start + dtype.itemsize * math.prod(shape)
+    if len(content) != expected:
+        raise ValueError(f"it has {len(content)} bytes, but its header announces {expected}")
+    return np.frombuffer(content, dtype=dtype, offset=start).reshape(shape)
+
+
+def read_mnist_file(path: Path, entry: MnistFile) -> NDArray[Any]:
+    """The array of one gzipped idx file, verified."""
+    try:
+        content = gzip.decompress(path.read_bytes())
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"The file {path} is damaged and was not used: {error}.") from error
+    if hashlib.sha256(content).hexdigest() != entry.raw_sha256:
+        raise DataError(f"The file {path} was not used: it is not MNIST's {entry.name} (checksum mismatch).")
+    return read_idx(content)
+
+
+def _read_mnist(place: Path) -> Arrays:
+    return tuple(read_mnist_file(place / "mnist" / entry.name, entry) for entry in MNIST_FILES)
+
+
+def _copies(name: str) -> Iterator[tuple[State, Callable[[], Arrays]]]:
+    """Every place that has a copy of a set, sound or not, with a function that reads it."""
+    for state, place in _places():
+        if name == "mnist":
+            if any((place / "mnist" / entry.name).exists() for entry in MNIST_FILES):
+                yield state, partial(_read_mnist, place)
+        else:
+            path = place / f"{name}.npz" if state is State.EMBEDDED else uci_file(place, name)
+            if path.exists():
+                yield state, partial(read_uci, path, UCI[name])
+
+
+def _search(name: str) -> tuple[Location, Arrays]:
+    """The first sound copy and what was wrong with those before it; no arrays where there is none."""
+    complaints: list[str] = []
+    for state, read in _copies(name):
+        try:
+            return Location(state, tuple(complaints)), read()
+        except DataError as error:
+            complaints.append(str(error))
+    return Location(State.DAMAGED if complaints else State.MISSING, tuple(complaints)), ()
+
+
+def locate(name: str) -> Location:
+    """Where a stored set (one of the twenty, or ``mnist``) is; reads and checks its files, never raises."""
+    return _search(name)[0]
+
+
+def load(name: str) -> Arrays:
+    """The arrays of a stored set from the first place that has a sound copy.
+
+    X and y of one of the twenty; training images and labels, test images and labels of ``mnist``.
+    """
+    found, arrays = _search(name)
+    if arrays:
+        for complaint in found.complaints:
+            warnings.warn(f"{complaint} Another copy was read instead.", DamagedDataWarning, stacklevel=3)
+        return arrays
+    file = "mnist/ with the four idx files" if name == "mnist" else f"uci/{name}.npz"
+    seen = "".join(f"{complaint} " for complaint in found.complaints)
+    raise DataError(
+        f"{seen}There is no {'other ' if seen else ''}copy of the data set '{name}' here. Run 'levelport data fetch "
+        f"{name}', with '--from DIR' where there is no network, or set LEVELPORT_DATA to a directory that holds {file}."
+    )

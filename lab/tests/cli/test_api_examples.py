@@ -1,0 +1,82 @@
+"""The API reference: examples in its pages and in docstrings print what they say, and every public name is there."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import levelport
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = sorted((ROOT / "docs" / "api").glob("*.md"))
+SOURCES = Path(levelport.__file__).parent
+PUBLIC = ["", ".objectives", ".solvers", ".symmetries", ".optim", ".theory", ".problems", ".integrations.scipy",
+          ".integrations.loggers"]  # fmt: skip
+OPTIONS = doctest.NORMALIZE_WHITESPACE
+
+
+def blocks(page: Path) -> str:
+    """All examples of a page, in one session."""
+    return "\n".join(re.findall(r"```pycon\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
+
+
+def run(test: doctest.DocTest) -> None:
+    said: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
+    runner.run(test, out=said.append, clear_globs=False)
+    assert runner.failures == 0, "".join(said)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_examples_of_the_reference(page: Path) -> None:
+    run(doctest.DocTestParser().get_doctest(blocks(page), {}, page.stem, str(page), 0))
+
+
+def modules_with_examples() -> list[str]:
+    found = [path for path in sorted(SOURCES.rglob("*.py")) if ">>>" in path.read_text(encoding="utf-8")]
+    return [".".join(["levelport", *path.relative_to(SOURCES).with_suffix("").parts]) for path in found]
+
+
+@pytest.mark.parametrize("name", modules_with_examples())
+def test_examples_in_docstrings(name: str) -> None:
+    module = importlib.import_module(name)
+    tests = [test for test in doctest.DocTestFinder(exclude_empty=True).find(module, name) if test.examples]
+    assert tests, f"{name} has >>> in no docstring"
+    for test in tests:
+        run(test)
+
+
+def public_names() -> dict[str, object]:
+    found = {}
+    for tail in PUBLIC:
+        module = importlib.import_module(f"levelport{tail}")
+        own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__ and n[0] != "_"]
+        for name in getattr(module, "__all__", own):
+            found[name] = getattr(module, name)
+    return found
+
+
+def test_every_public_name_has_an_example_that_runs() -> None:
+    code = "\n".join(e.source for page in PAGES for e in doctest.DocTestParser().get_examples(blocks(page)))
+    used = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+    used |= {node.attr for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Attribute)}
+    used |= {a.name for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom) for a in node.names}
+    assert sorted(set(public_names()) - used) == []
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    entries = {entry for page in PAGES for entry in re.findall(r"^::: (\S+)$", page.read_text(), re.MULTILINE)}
+    missing = []
+    for name, thing in public_names().items():
+        home = getattr(thing, "__module__", None)
+        if not (inspect.isclass(thing) or inspect.isfunction(inspect.unwrap(thing))):  # type: ignore[arg-type]
+            continue  # tables and type aliases
+        if home not in entries and f"{home}.{name}" not in entries:
+            missing.append(f"{home}.{name}")
+    assert missing == []

@@ -1,0 +1,18 @@
+"""A few seeds of the study of safety: teleports never hurt a small network."""
+
+from __future__ import annotations
+
+import pytest
+
+from levelport_lab.bench import safety
+
+
+@pytest.mark.parametrize("schedule", list(safety.SCHEDULES))
+@pytest.mark.parametrize("optimizer", list(safety.OPTIMIZERS))
+@pytest.mark.parametrize("activation", ["softplus", "tanh"])
+def test_small_networks_are_never_hurt(activation: str, optimizer: str, schedule: str) -> None:
+    """A few seeds of the study of :mod:`levelport_lab.bench.safety`."""
+    for seed in range(2):
+        plain, _ = safety.train(activation, optimizer, seed, lambda inner: inner)
+        twins = safety.against_twin(activation, optimizer, schedule, seed, plain)
+        assert twins.safe, twins

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from levelport import teleport
+from levelport.solvers import SQP
+from levelport_lab.paper.batched import batched
+from levelport_lab.paper.batched_sqp import teleport_together
+from levelport_lab.paper.member_points import SeparatePoints
+from levelport_lab.paper.network import NetworkPoints
+from levelport_lab.problems import problem
+
+PROBLEMS = {"logreg/blood": 1e-4, "mlp-relu-6-5/titanic": 1e-2, "mlp-softplus-7/digits": 1e-2}
+SOLVERS = {
+    "text": SQP(final="last"),
+    "released": SQP.released(),
+    "released, Figure 1": SQP.released(1),
+    "text, large steps": SQP(final="last", rho=100.0, max_backtracks=3),  # searches fail, with tiny steps taken
+    "released, large steps": replace(SQP.released(), rho=30.0, max_backtracks=2),
+}
+SWAPPED = np.array([2, 1, 1, 0])
+
+
+def members(name: str, count: int = 5) -> tuple[object, torch.Tensor]:
+    named = problem(name, reg=PROBLEMS[name])
+    generator = torch.Generator().manual_seed(1)
+    spread = torch.linspace(0.1, 2.0, count, dtype=torch.float64)[:, None]
+    noise = torch.randn(count, named.dimension, generator=generator, dtype=torch.float64)
+    return named, named.initial_point() + spread * noise
+
+
+@pytest.mark.parametrize("mode", SOLVERS)
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_teleporting_together_is_teleporting_one_by_one(name: str, mode: str) -> None:
+    """Where they end, and what they spend, against the solver itself on an objective by autograd."""
+    named, W = members(name)
+    # Steps that are far too large blow rounding errors up as well.
+    iterations = 3 if "large" in mode else 12
+    solver = replace(SOLVERS[mode], max_iterations=iterations)
+    together = teleport_together(batched(named), W, solver)
+    for row, x in enumerate(W):
+        alone = teleport(named.objective(), x, solver, max_hvps=iterations + 1)
+        torch.testing.assert_close(together.W[row], alone.x, rtol=1e-7, atol=1e-9)
+        assert together.gradients[row] == alone.cost.gradients
+        certificate = alone.status.value != "converged"  # of the point returned: the batched solver makes none
+        assert together.hvps[row] == alone.cost.hvps - certificate
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_members_that_cannot_start_stay_and_leave_the_others_alone(name: str) -> None:
+    named, W = members(name, 3)
+    solver = replace(SQP.released(), max_iterations=5)
+    alone = teleport_together(batched(named), W[1:2], solver)
+    W[0], W[2, 0] = torch.inf, torch.nan
+    together = teleport_together(batched(named), W, solver)
+    torch.testing.assert_close(together.W[1:2], alone.W)
+    torch.testing.assert_close(together.W[::2], W[::2], equal_nan=True)
+    assert together.hvps[[0, 2]].max() <= 1
+
+
+def test_a_member_that_has_converged_waits_for_nobody() -> None:
+    """Near the minimum of a quadratic-like loss one eigenvector rules: with a loose tolerance that is a KKT point."""
+    named, W = members("logreg/blood", 2)
+    loose = replace(SQP.released(), epsilon=1e9, delta=1e9)
+    together = teleport_together(batched(named), W, loose)
+    assert together.hvps.tolist() == [1, 1]
+    assert torch.equal(together.W, W)
+
+
+def test_the_published_last_iterate_only() -> None:
+    named, W = members("logreg/blood", 2)
+    with pytest.raises(ValueError, match="final='last'"):
+        teleport_together(batched(named), W, SQP())
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 4])
+def test_a_grid_too_large_for_one_pass(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members that are done leave the others, whose number may then fit into one pass; the outcome is the same."""
+    named, W = members("mlp-relu-6-5/titanic")
+    solver = replace(SOLVERS["released"], max_iterations=8)
+    together = teleport_together(batched(named), W, solver)
+    widest = len(named.train) * 6
+    monkeypatch.setattr("levelport_lab.paper.batched._MOST_ENTRIES", at_once * widest)
+    in_groups = teleport_together(batched(named), W, solver)
+    torch.testing.assert_close(in_groups.W, together.W, rtol=1e-7, atol=1e-9)
+    assert in_groups.gradients.tolist() == together.gradients.tolist()
+
+
+def test_networks_one_by_one_or_together() -> None:
+    """Both kinds of points, before and after members have changed places."""
+    named, W = members("mlp-softplus-7/digits", 4)
+    problem_ = batched(named)
+    together = NetworkPoints(W, problem_._network, named.train)  # type: ignore[attr-defined]
+    separate = SeparatePoints(W, [problem_.objective.at(w) for w in W])
+    V = torch.randn(4, named.dimension, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    for _ in range(2):
+        np.testing.assert_allclose(together.values, separate.values, rtol=1e-13)
+        torch.testing.assert_close(together.gradients, separate.gradients, rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(together.hvps(V), separate.hvps(V), rtol=1e-10, atol=1e-12)
+        together, separate = together.take(SWAPPED), separate.take(SWAPPED)
+
+
+@pytest.mark.parametrize("mode", ["text", "released"])
+def test_iterations_that_change_nothing_are_charged_and_not_made(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In single precision searches fail for good soon. Members alone, so that every bit can be compared."""
+    named = problem("mlp-relu-6-5/titanic", reg=1e-2, dtype=torch.float32)
+    members = batched(named)
+    evaluated = 0
+    points = members.points
+
+    def counted(W: torch.Tensor, *, grid: int) -> object:
+        nonlocal evaluated
+        evaluated += 1
+        return points(W, grid=grid)
+
+    monkeypatch.setattr(members, "points", counted)
+    solver = replace(SOLVERS[mode], max_iterations=50)
+    noise = torch.randn(8, named.dimension, generator=torch.Generator().manual_seed(3))
+    made = {}
+    ends = {}
+    for repeat in (True, False):
+        evaluated = 0
+        ends[repeat] = [
+            teleport_together(members, w[None], solver, repeat=repeat) for w in named.initial_point() + noise
+        ]
+        made[repeat] = evaluated
+    for full, short in zip(ends[True], ends[False], strict=True):
+        assert torch.equal(full.W, short.W)
+        assert full.hvps.tolist() == short.hvps.tolist()
+        assert full.gradients.tolist() == short.gradients.tolist()
+    assert made[True] == sum(full.gradients.sum() for full in ends[True])
+    assert made[False] < made[True]

@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from levelport.optim import Armijo, At, FixedStep, Momentum, Never, Normalized, Polyak, minimize
+from levelport.optim.step_rule import StepRule
+from levelport_lab.engine.spec import Run, RunStatus
+from levelport_lab.paper import training
+from levelport_lab.paper.batched import batched
+from levelport_lab.paper.member_points import row_norms
+from levelport_lab.paper.methods import Method
+from levelport_lab.paper.network import NetworkObjective
+from levelport_lab.paper.teleports import TeleportPlan
+from levelport_lab.paper.training import Batches, Descent, Training
+from levelport_lab.problems import problem
+
+RULES = {
+    Method.SGD: FixedStep,
+    Method.MOMENTUM: Momentum,
+    Method.POLYAK: Polyak,
+    Method.NORMALIZED: Normalized,
+}
+SETTINGS = {Method.ARMIJO: (0.01, 0.1, 0.5)}
+PROBLEMS = {"logreg/titanic": 1e-3, "mlp-relu-6-5/titanic": 1e-2, "mlp-softplus-7/digits": 1e-2}
+
+
+def one_by_one(name: str, method: Method, setting: float, ticks: int, plan: TeleportPlan | None) -> Run:
+    """The same run by ``levelport.minimize``; rows as the batched run records them."""
+    named = problem(name, reg=PROBLEMS[name])
+    rule: StepRule = Armijo(c=setting, use_curvature=False) if method is Method.ARMIJO else RULES[method](setting)
+    result = minimize(
+        named.objective(),
+        named.initial_point(),
+        rule,
+        schedule=At(plan.at) if plan is not None else Never(),
+        solver="auto" if plan is None else plan.teleporter(),
+        max_hvps=1 if plan is None else plan.limit + (plan.solver != "ours"),
+        first_step="method",  # Algorithm 1
+        gtol=0.0,
+        max_iterations=ticks,
+    )
+    last_of_iteration = {row.iteration: row for row in result.trace}
+    rows = [last_of_iteration[tick] for tick in range(ticks + 1)]
+    assert isinstance(result.x, torch.Tensor)
+    return Run(
+        final_value=result.value,
+        facts={"accuracy": named.test_accuracy(result.x), "squared_norm": float(result.x @ result.x)},
+        curves={
+            "value": np.array([row.value for row in rows]),
+            "gradient_norm": np.array([row.gradient_norm for row in rows]),
+            "gradient_equivalents": np.array([row.cost for row in rows]),
+        },
+    )
+
+
+@pytest.mark.parametrize("solver", [None, "text", "released", "ours"])
+@pytest.mark.parametrize("method", list(Method))
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_batched_equals_one_by_one(name: str, method: Method, solver: str | None) -> None:
+    """Values, gradient norms, costs and accuracy of a whole grid, against separate runs of ``minimize``."""
+    plan = TeleportPlan(solver, (2, 5), limit=4) if solver is not None else None  # type: ignore[arg-type]
+    settings = SETTINGS.get(method, (1.0, 0.1, 0.01))
+    ticks = 8
+    members = batched(problem(name, reg=PROBLEMS[name]))
+    for run in Descent(members, method, settings, plan, None).run(ticks):
+        assert run.status is RunStatus.OK
+        expected = one_by_one(name, method, run.setting, ticks, plan)
+        np.testing.assert_allclose(run.curves["value"], expected.curves["value"], rtol=1e-10)
+        # Near the minimum a gradient is a difference of numbers of its first size, and so are its rounding errors.
+        rounding = 1e-10 * float(expected.curves["gradient_norm"][0])
+        np.testing.assert_allclose(
+            run.curves["gradient_norm"], expected.curves["gradient_norm"], rtol=1e-8, atol=rounding
+        )
+        # Our solver branches on comparisons that the last bit of a batched product may turn.
+        slack = 0.1 if solver == "ours" else 0.0
+        costs = expected.curves["gradient_equivalents"]
+        if solver in ("text", "released"):  # a teleport by the library has a certificate, for one product
+            costs = costs - 2.0 * np.array([0, 0, 1, 1, 1, 2, 2, 2, 2])
+        np.testing.assert_allclose(run.curves["gradient_equivalents"], costs, rtol=slack)
+        assert run.final_value == run.curves["value"][-1]
+        penalty = PROBLEMS[name] * expected.facts["squared_norm"]
+        assert run.curves["value"][-1] - run.curves["loss"][-1] == pytest.approx(penalty, rel=1e-9)
+        assert run.facts["final_loss"] == run.curves["loss"][-1]
+        assert run.curves["test_accuracy"][-1] == pytest.approx(expected.facts["accuracy"], abs=1e-12)
+        assert len(run.curves["value"]) == ticks + 1
+        assert run.facts["teleports"] == (2 if plan is not None else 0)
+
+
+@pytest.mark.parametrize("solver", ["text", "released", "ours"])
+def test_a_teleport_before_the_first_step_is_made_once_for_all(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And every member is charged for it, as one that runs alone."""
+    plan = TeleportPlan(solver, (0, 3), limit=4)  # type: ignore[arg-type]
+    members = batched(problem("mlp-relu-6-5/titanic", reg=1e-3))
+    teleported: list[int] = []
+    place, name = (TeleportPlan, "apply") if solver == "ours" else (training, "teleport_together")
+    teleport = getattr(place, name)
+
+    def counted(*given: object, **more: object) -> object:
+        (points,) = [one for one in given if isinstance(one, torch.Tensor)]
+        teleported.append(points.numel() // members.problem.dimension)
+        return teleport(*given, **more)
+
+    monkeypatch.setattr(place, name, counted)
+    runs = Descent(members, Method.SGD, (0.3, 0.1, 0.03), plan, None).run(5)
+    assert teleported == ([1, 1, 1, 1] if solver == "ours" else [1, 3])
+    for run in runs:
+        (alone,) = Descent(members, Method.SGD, (run.setting,), plan, None).run(5)
+        # Up to the second teleport, whose searches may turn on a last bit.
+        np.testing.assert_allclose(run.curves["value"][:3], alone.curves["value"][:3], rtol=1e-9)
+        np.testing.assert_array_equal(run.curves["gradient_equivalents"][:3], alone.curves["gradient_equivalents"][:3])
+        assert run.facts["teleports"] == 2
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_mini_batches_equal_separate_steps_on_their_rows(name: str) -> None:
+    """One epoch against a loop of plain torch steps over ``problem.objective(batch)``."""
+    named = problem(name, reg=PROBLEMS[name])
+    batches = Batches(64, seed=3)
+    runs = Descent(batched(named), Method.SGD, (0.5, 0.05), None, batches).run(2)
+    for run in runs:
+        x = named.initial_point()
+        for epoch in range(2):
+            for rows in batches.epoch(epoch, len(named.train)):
+                x = x - run.setting * named.objective(rows).at(x).gradient
+        assert run.final_value == pytest.approx(named.objective().at(x).value, rel=1e-10)
+        # Two epochs are two full gradients, whatever the size of the last batch.
+        assert run.curves["gradient_equivalents"][-1] == pytest.approx(2.0)
+
+
+def test_batches_are_a_partition_that_differs_between_epochs_and_seeds() -> None:
+    orders = [torch.cat(list(Batches(64, seed).epoch(epoch, 200))) for seed in (0, 1) for epoch in (0, 1)]
+    for order in orders:
+        assert sorted(order.tolist()) == list(range(200))
+    assert len({tuple(order.tolist()) for order in orders}) == 4
+    assert [len(rows) for rows in Batches(64, 0).epoch(0, 200)] == [64, 64, 64, 8]
+
+
+def test_diverging_member_leaves_the_others_alone() -> None:
+    named = problem("logreg/titanic", reg=10.0)  # 2·reg = 20: a step of 100 explodes
+    alone = Descent(batched(named), Method.SGD, (0.01,), None, None).run(400)[0]
+    wild, tame = Descent(batched(named), Method.SGD, (100.0, 0.01), None, None).run(400)
+    assert wild.status is RunStatus.DIVERGED
+    assert wild.final_value == math.inf
+    assert "no finite number" in wild.message
+    assert 0 < len(wild.curves["value"]) < 401
+    np.testing.assert_allclose(tame.curves["value"], alone.curves["value"], rtol=1e-13)
+
+
+def test_a_search_that_found_nothing_is_not_repeated() -> None:
+    """A ray along which f only rises: the first step searches down to the smallest step, the second does not."""
+    rule = Method.ARMIJO.rule(torch.tensor([0.5, 0.5], dtype=torch.float64))
+    W, f, g = torch.zeros(2, 3, dtype=torch.float64), torch.ones(2, dtype=torch.float64), torch.ones(2, 3).double()
+    trials: list[float] = []
+
+    def ray(steps: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        trials.append(float(steps[0]))
+        return torch.stack([f[0] + 1.0, f[1] - 2.0 * steps[1]])
+
+    first = rule.step(W, f, g, ray)
+    assert first.values[0] > 300
+    assert min(trials) < 1e-29
+    assert first.evaluated.tolist() == [0, 1]
+    assert torch.equal(first.W[0], W[0])
+    second = rule.step(W, f, g, ray)
+    assert second.values[0] == 0
+
+
+def test_training_keeps_all_curves_of_the_best_setting_only() -> None:
+    spec = Training("logreg/titanic", 1e-3, Method.SGD, (100.0, 1.0, 0.01), 10)
+    runs = spec.run()
+    values = [run.final_value for run in runs]
+    (chosen,) = [run for run in runs if run.chosen]
+    assert chosen.final_value == min(values)
+    assert ["gradient_norm" in run.curves for run in runs] == [run.chosen for run in runs]
+    assert all(len(run.curves["loss"]) == 11 for run in runs)  # enough to score every setting by either protocol
+
+
+def test_numbers_below_the_normal_range_are_flushed_without_a_change_of_any_outcome() -> None:
+    """A step of 10 kills every unit; the penalty then shrinks the weights by 0.8 per step, past 1e-38 after 400."""
+    spec = Training("mlp-relu-6-5/titanic", 1e-2, Method.SGD, (10.0, 0.1), 600, precision="float32")
+    members = batched(spec.named_problem())
+    kept = Descent(members, spec.method, spec.settings, None, None)
+    for run, expected in zip(spec.run(), kept.run(spec.ticks), strict=True):
+        for name in ("value", "loss", "gradient_equivalents"):
+            np.testing.assert_array_equal(run.curves[name], expected.curves[name])
+    smallest = torch.finfo(torch.float32).tiny
+    assert bool(((kept.W != 0.0) & (kept.W.abs() < smallest)).any())  # so the case is one where it matters
+
+
+def test_training_flushes_for_its_own_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot flush")
+    torch.set_flush_denormal(False)
+    halves: list[float] = []
+
+    def half_of_the_smallest() -> float:
+        return float(torch.tensor(torch.finfo(torch.float32).tiny) / 2.0)
+
+    def watched(descent: Descent, ticks: int) -> list[Run]:
+        halves.append(half_of_the_smallest())
+        raise RuntimeError("seen")
+
+    monkeypatch.setattr(Descent, "run", watched)
+    with pytest.raises(RuntimeError, match="seen"):
+        Training("logreg/titanic", 1e-3, Method.SGD, (1.0,), 1).run()
+    assert halves == [0.0]
+    assert half_of_the_smallest() > 0.0
+
+
+def test_timed_training_repeats_the_chosen_run_alone() -> None:
+    plain = Training("logreg/titanic", 1e-3, Method.SGD, (1.0, 0.01), 10)
+    timed = Training("logreg/titanic", 1e-3, Method.SGD, (1.0, 0.01), 10, timed="chosen")
+    (a,) = [run for run in plain.run() if run.chosen]
+    (b,) = [run for run in timed.run() if run.chosen]
+    assert a.setting == b.setting
+    np.testing.assert_allclose(a.curves["value"], b.curves["value"], rtol=1e-12)
+    assert np.all(np.diff(b.curves["seconds"]) > 0)
+
+
+def test_every_setting_can_be_timed_alone() -> None:
+    spec = Training("logreg/titanic", 1e-3, Method.SGD, (1.0, 0.01), 10, timed="every")
+    together = Training("logreg/titanic", 1e-3, Method.SGD, (1.0, 0.01), 10).run()
+    for alone, run in zip(spec.run(), together, strict=True):
+        np.testing.assert_allclose(alone.curves["value"], run.curves["value"], rtol=1e-12)
+        assert np.all(np.diff(alone.curves["seconds"]) > 0)
+
+
+def test_settings_that_are_timed_alone_are_forecast_one_by_one() -> None:
+    grid = (10.0, 1.0, 0.1, 0.01)
+    plan = TeleportPlan("text", (5, 15))
+    together = Training("logreg/titanic", 1e-3, Method.SGD, grid, 20, plan=plan)
+    single = replace(together, settings=grid[:1]).rough_seconds
+    assert replace(together, timed="every").rough_seconds == pytest.approx(len(grid) * single)
+    assert replace(together, timed="chosen").rough_seconds == pytest.approx(together.rough_seconds + single)
+    assert single < together.rough_seconds < len(grid) * single
+
+
+def test_a_member_that_leaves_the_admissible_range_stops_and_the_others_do_not_notice() -> None:
+    """2·reg = 2: with a step of 2 the weights grow threefold per step; a step of 0.01 is tame."""
+    named = problem("logreg/titanic", reg=1.0)
+    free = Descent(batched(named), Method.SGD, (2.0, 0.01), None, None).run(30)
+    wild, tame = Descent(batched(named), Method.SGD, (2.0, 0.01), None, None, admissible=10.0).run(30)
+    losses = wild.curves["loss"]
+    assert losses[-1] >= 10.0 * losses[0] > losses[:-1].max()
+    assert wild.status is RunStatus.DIVERGED
+    assert wild.message == f"the loss had grown to 10 times its first at record {len(losses)}"
+    np.testing.assert_array_equal(losses, free[0].curves["loss"][: len(losses)])
+    np.testing.assert_array_equal(tame.curves["loss"], free[1].curves["loss"])
+
+
+def test_the_last_batch_can_be_dropped() -> None:
+    assert [len(rows) for rows in Batches(64, 0, drop_last=True).epoch(0, 200)] == [64, 64, 64]
+    assert [len(rows) for rows in Batches(64, 0, drop_last=True).epoch(0, 40)] == [40]
+
+
+def test_lengths_of_rows_whose_squares_leave_the_range() -> None:
+    rows = torch.tensor([[3.0, 4.0], [3e30, 4e30], [3e-30, 4e-30], [0.0, 0.0], [torch.inf, 1.0]])
+    np.testing.assert_allclose(row_norms(rows), [5.0, 5e30, 5e-30, 0.0, math.inf], rtol=1e-6)
+    assert row_norms(rows[:1]).dtype == np.float64
+
+
+@pytest.mark.parametrize("name", ["mlp-relu-6-5/titanic", "mlp-softplus-7/digits", "mlp-softplus-5-4-3/blood"])
+def test_networks_in_closed_form_are_those_of_autograd(name: str) -> None:
+    """Value, gradient and Hessian-vector product, and what they are charged."""
+    named = problem(name, reg=1e-2)
+    generator = torch.Generator().manual_seed(0)
+    x = named.initial_point() + 0.3 * torch.randn(named.dimension, generator=generator, dtype=torch.float64)
+    v = torch.randn(named.dimension, generator=generator, dtype=torch.float64)
+    ours, theirs = NetworkObjective(named), named.objective()
+    a, b = ours.at(x), theirs.at(x, curvature=True)
+    assert a.value == pytest.approx(b.value, rel=1e-13)
+    torch.testing.assert_close(a.gradient, b.gradient, rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(a.hvp(v), b.hvp(v), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(ours.at(x).hvp(v), b.hvp(v), rtol=1e-10, atol=1e-12)  # without a gradient before
+    assert (ours.cost.values, ours.cost.gradients, ours.cost.hvps) == (0, 1, 2)

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from arithmetic import Squares
+
+from levelport_lab.engine import store as store_module
+from levelport_lab.engine.spec import Run, RunStatus
+from levelport_lab.engine.store import Store, StoreError
+
+ENVIRONMENT = {"host": "here"}
+
+
+def put(store: Store, spec: Squares) -> None:
+    store.put(spec, spec.run(), 0.5, ENVIRONMENT)
+
+
+def test_what_is_put_is_found(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    spec = Squares(4)
+    runs = [
+        Run(setting=0.1, final_value=1.5, chosen=False, facts={"a": 2.0, "b": np.inf}),
+        Run(setting=0.2, status=RunStatus.DIVERGED, message="ω → ∞", final_value=np.inf, curves={"v": np.arange(3.0)}),
+    ]
+    store.put(spec, runs, 0.5, ENVIRONMENT)
+    result = Store(tmp_path).look([spec.key]).results[spec.key]
+    assert result.seconds == 0.5
+    assert result.environment == ENVIRONMENT
+    assert result.spec["n"] == 4
+    assert [run.setting for run in result.runs] == [0.1, 0.2]
+    assert result.runs[0].facts == {"a": 2.0, "b": np.inf}
+    assert result.runs[1].message == "ω → ∞"
+    assert result.runs[1].status is RunStatus.DIVERGED
+    assert result.best is result.runs[1]
+    np.testing.assert_array_equal(result.best.curves["v"], [0.0, 1.0, 2.0])
+
+
+def test_only_wanted_keys_are_read(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for n in (1, 2, 3):
+        put(store, Squares(n))
+    assert set(store.look([Squares(2).key, Squares(9).key]).results) == {Squares(2).key}
+    assert len(store.look().results) == 3
+
+
+@pytest.mark.parametrize("harm", ["truncated", "bit flip", "empty", "another task's content", "not parquet"])
+def test_damaged_shard_is_set_aside_and_reported(tmp_path: Path, harm: str) -> None:
+    store = Store(tmp_path)
+    good, bad = Squares(3), Squares(2000)
+    put(store, good)
+    put(store, bad)
+    path = store.path(bad.key)
+    content = bytearray(path.read_bytes())
+    if harm == "truncated":
+        path.write_bytes(content[: len(content) // 2])
+    elif harm == "bit flip":
+        content[len(content) // 3] ^= 0x10  # in the middle of the curve's pages
+        path.write_bytes(content)
+    elif harm == "empty":
+        path.write_bytes(b"")
+    elif harm == "another task's content":
+        shutil.copy(store.path(good.key), path)
+    else:
+        path.write_bytes(b"hello" * 100)
+    found = store.look([good.key, bad.key])
+    assert set(found.results) == {good.key}
+    assert len(found.damaged) == 1
+    assert path.name in found.sentences()[0]
+    assert not path.exists()
+    assert len(list(store.damaged.iterdir())) == 1
+    # The next look finds a clean store, and the task can be stored again.
+    assert store.look([good.key, bad.key]).sentences() == []
+    put(store, bad)
+    assert set(store.look([good.key, bad.key]).results) == {good.key, bad.key}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        (PermissionError(errno.EACCES, "Failed to open"), "cannot be read (Permission denied)"),
+        (OSError(errno.EMFILE, "Failed to open"), "cannot be read (Too many open files)"),
+        (OSError(errno.EIO, "Error reading bytes"), "cannot be read (Input/output error)"),
+        (pa.ArrowMemoryError("malloc of size 64 failed"), "memory ran out"),
+    ],
+    ids=["rights", "open files", "disk", "memory"],
+)
+def test_a_shard_that_cannot_be_read_now_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Exception, words: str
+) -> None:
+    """A passing shortage says nothing about the file: it is an error, and the result is there afterwards."""
+    store = Store(tmp_path)
+    put(store, Squares(1))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise trouble
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module.pq, "read_table", refuse)
+        with pytest.raises(StoreError, match="nothing was moved") as raised:
+            store.look()
+    assert words in str(raised.value)
+    assert not store.damaged.exists()
+    assert set(store.look().results) == {Squares(1).key}
+
+
+def test_copies_count_once(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    spec = Squares(3)
+    put(store, spec)
+    put(store, spec)
+    shutil.copy(store.path(spec.key), store.shards / f"{spec.key} (copy).parquet")
+    found = store.look()
+    assert len(found.results) == 1
+    assert found.duplicates == 1
+    assert "counts once" in found.sentences()[0]
+
+
+def test_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    put(store, Squares(1))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module.os, "fsync", full)
+        with pytest.raises(StoreError, match=r"No space left.*is safe.*--out"):
+            put(store, Squares(2))
+    assert [path.name for path in store.shards.iterdir()] == [store.path(Squares(1).key).name]
+    assert set(store.look().results) == {Squares(1).key}
+
+
+def test_leftovers_of_dead_processes_are_removed_and_of_living_ones_kept(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    host = os.uname().nodename
+    (store.shards / f".tmp-{host}-{dead.pid}-aa").write_bytes(b"half")
+    (store.shards / f".tmp-{host}-{os.getpid()}-bb").write_bytes(b"half")
+    (store.shards / f".tmp-{host}-{10**30}-cc").write_bytes(b"half")  # damaged: no process has such a number
+    # Of other machines: one of another name, one whose name begins with ours, one whose name ends with it.
+    for machine in ("elsewhere", f"{host}-{dead.pid}", f"far-{host}"):
+        (store.shards / f".tmp-{machine}-{dead.pid}-dd").write_bytes(b"half")
+    found = store.look()
+    assert found.leftovers == 2
+    assert found.results == {}
+    assert len(list(store.shards.iterdir())) == 4
+
+
+def test_directory_that_cannot_be_made_is_an_error_in_words(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="--out"):
+        Store(tmp_path / "file" / "results")

@@ -1,1 +1,0 @@
-"""The laboratory: the engine that runs experiments, the studies of the paper, the benchmarks, the report."""

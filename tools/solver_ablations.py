@@ -1,0 +1,202 @@
+"""What each mechanism of the default solver is worth: docs/results/solvers-ablations.{csv,md}.
+
+    python tools/solver_ablations.py                  # everything, about 40 minutes of one core
+    python tools/solver_ablations.py "pairs of log"   # these rows again, the others stay
+
+The development half of the zoo and the problems for practice, each problem from its start and from one that is 5 %
+away, with each budget: what is returned counts, as the zoo's referee sees it. A row is the solver with one thing
+changed; the last ones are other solvers.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+import levelport_lab.bench.zoo_practice  # noqa: F401  (enters its species)
+from levelport.numerics.tangent_lbfgs import _NEW, _Vectors
+from levelport.objective import Point
+from levelport.solvers import Auto, Solver, TeleportProblem
+from levelport.solvers.certificate import Frame
+from levelport_lab.bench.zoo import GROUPS, Animal, everyone
+from levelport_lab.bench.zoo_baselines import PlainAscent
+from levelport_lab.bench.zoo_run import Budget, Contestant, score
+from levelport_lab.problems.atomic import write_text
+
+ASCENT, WALLS = "levelport.solvers.ascent.", "levelport.solvers.walls."
+VECTORS = "levelport.numerics.tangent_lbfgs._Vectors."
+DRAWS = 2
+BUDGETS = (Budget(25), Budget(50), Budget(150, "ge"))
+AS_IT_IS = "as it is"
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+
+
+def _gain(frame: Frame, point: Point, problem: TeleportProblem) -> float:
+    size = point.gradient_norm
+    return math.log(size / problem.start.gradient_norm) if size > 0.0 else -math.inf
+
+
+def _identity(vectors: _Vectors) -> Tensor:
+    return torch.ones_like(vectors.newest[0])
+
+
+def _with_the_shorter_scale(vectors: _Vectors, alpha: list[float], newest: int) -> Tensor:
+    """The solver takes γ = ⟨s, W⁻¹ s⟩/⟨s, y⟩; with this number in the place of ⟨s, W⁻¹ s⟩ it is ⟨s, y⟩/⟨y, W y⟩."""
+    products = _inner(vectors, alpha, newest)
+    s, y = vectors.step(newest), vectors.change(newest)
+    sy = torch.dot(s, y)
+    products[len(alpha) + _NEW + newest] = sy * sy / torch.dot(y, vectors._weights() * y)
+    return products
+
+
+_inner = _Vectors.inner
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A solver, with names of the default's modules bound to something else while it runs."""
+
+    means: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    make: Callable[[], Solver] = Auto
+
+
+VARIANTS: dict[str, Variant] = {
+    AS_IT_IS: Variant("the default"),
+    "no other side": Variant(
+        "no second ascent from across the valley", {WALLS + "across": lambda problem, frame: None}
+    ),
+    "other side always": Variant(
+        "a second ascent wherever the first slows down, however small the gradient there",
+        {WALLS + "_MUCH_LOWER": math.inf, WALLS + "_MIRRORED": 0.0},
+    ),
+    "no look around": Variant(
+        "where an ascent has ended, no other walls are looked at",
+        {WALLS + "around": lambda problem, frame, above: None},
+    ),
+    "no way back": Variant(
+        "an ascent that has stalled where it cannot come down to the level stays there",
+        {ASCENT + "LevelSetAscent._resume": lambda self: None},
+    ),
+    "any height": Variant(
+        "the path may lie above the level by more than the valleys along the normal are deep",
+        {ASCENT + "_LEFT_OF_DEPTH": math.inf},
+    ),
+    "no second length": Variant(
+        "a good first trial is not followed by one of twice the length", {ASCENT + "_AS_PROMISED": math.inf}
+    ),
+    "no better length": Variant(
+        "a trial far beyond the best length is not followed by one at the parabola's top",
+        {ASCENT + "_BEYOND": -math.inf},
+    ),
+    "kinks crept along": Variant(
+        "trials are shortened until one grows, however many have lost", {ASCENT + "_LOSERS": math.inf}
+    ),
+    "no diagonal": Variant("L-BFGS begins with a multiple of the identity", {VECTORS + "_weights": _identity}),
+    "shorter scale": Variant(
+        "the shorter one of the two scales wherever no pair has been", {VECTORS + "inner": _with_the_shorter_scale}
+    ),
+    "textbook beginning": Variant(
+        "neither the diagonal nor the longer scale",
+        {VECTORS + "_weights": _identity, VECTORS + "inner": _with_the_shorter_scale},
+    ),
+    "pairs of log": Variant("L-BFGS learns from log ‖∇f‖ instead of -‖∇f‖^(-½)", {ASCENT + "_POWER": 0.0}),
+    "no account of the excess": Variant(
+        "steps are judged by ‖∇f‖ itself, wherever they are", {ASCENT + "merit": _gain}
+    ),
+    "tangent back": Variant(
+        "the way back to the level by the slope alone, without λ",
+        {ASCENT + "parabola_root": lambda excess, slope, curvature: excess / slope},
+    ),
+    "not sticky": Variant(
+        "in the interior the sign of λ alone decides at each step",
+        {ASCENT + "LevelSetAscent._inside": lambda self, point: False},
+    ),
+    "any promise": Variant("steps that promise more than e²-fold growth are tried", {ASCENT + "_LONGEST": math.inf}),
+    "memory 10": Variant("ten pairs", make=lambda: Auto(memory=10)),
+    "memory 20": Variant("twenty pairs", make=lambda: Auto(memory=20)),
+    "plain L-BFGS": Variant("the textbook method of the zoo", make=lambda: PlainAscent("lbfgs")),
+    "plain CG": Variant("the textbook method of the zoo", make=lambda: PlainAscent("cg")),
+}
+
+
+def run(name: str, animal: Animal, draw: int, budgets: tuple[Budget, ...] = BUDGETS) -> dict[str, Any]:
+    """One variant on one problem: the logarithm of the growth for each budget."""
+    variant = VARIANTS[name]
+    with ExitStack() as changed:
+        for place, value in variant.changes.items():
+            changed.enter_context(patch(place, value))
+        seen = [score(Contestant(name, variant.make), animal, budget, draw) for budget in budgets]
+    heights = [math.log(one.gradient_norm / one.start_norm) for one in seen]
+    facts = {budget.name: height for budget, height in zip(budgets, heights, strict=True)}
+    return {"variant": name, "problem": animal.name, "draw": draw, "group": animal.species.group, **facts}
+
+
+def page(table: pd.DataFrame) -> str:
+    """Geometric means of reached/best per group, and how sure the differences from the default are."""
+    columns = [budget.name for budget in BUDGETS]
+    best = table.groupby(["problem", "draw"])[columns].max().max(axis=1).rename("best").reset_index()
+    table = table.merge(best, on=["problem", "draw"])
+    count = table[table["variant"] == AS_IT_IS].groupby("group").size()
+    lines = [
+        "# What each mechanism of the default solver is worth",
+        "",
+        "Written by `python tools/solver_ablations.py`; numbers, as logarithms of the growth, in",
+        "`solvers-ablations.csv`. The development half of the zoo and more problems for practice: "
+        f"{', '.join(f'{count[group] // DRAWS} {group}' for group in GROUPS)} problems,",
+        "from two starts each. A cell has the geometric mean of returned/best with 25 and 50 HVPs and with 150",
+        "gradient equivalents, best being the most that any row found. The last columns compare with the default: the",
+        "mean of log(row/default) over all networks, with its standard error. A row within two of them cannot be told",
+        "from the default.",
+        "",
+        f"| | {' | '.join(GROUPS)} | against the default, 50 HVPs | 150 gradient equivalents |",
+        "| --- |" + " --- |" * len(GROUPS) + " ---: | ---: |",
+    ]
+    default = table[table["variant"] == AS_IT_IS].set_index(["problem", "draw"])
+    for name in VARIANTS:
+        rows = table[table["variant"] == name]
+        if rows.empty:
+            continue
+        cells = []
+        for group in GROUPS:
+            mine = rows[rows["group"] == group]
+            cells.append(
+                " / ".join(f"{math.exp((mine[one] - mine['best']).mean()):.2f}".removeprefix("0") for one in columns)
+            )
+        networks = rows[rows["group"] != "statistical"].set_index(["problem", "draw"])
+        for one in ("50 hvps", "150 ge"):
+            difference = (networks[one] - default.loc[networks.index, one]).groupby("problem").mean()
+            cells.append("" if name == AS_IT_IS else f"{difference.mean():+.3f} ± {difference.sem():.3f}")
+        lines.append(f"| {name}: {VARIANTS[name].means} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Run what was asked for, keep the rest, write both files."""
+    torch.set_num_threads(1)
+    names = sys.argv[1:] or list(VARIANTS)
+    if unknown := [name for name in names if name not in VARIANTS]:
+        sys.exit(f"No such row: {', '.join(unknown)}. There are: {', '.join(VARIANTS)}.")
+    numbers = RESULTS / "solvers-ablations.csv"
+    table = pd.read_csv(numbers) if numbers.exists() else pd.DataFrame(columns=["variant"])
+    animals = [animal for animal in everyone().values() if animal.species.half == "development"]
+    for name in names:
+        found = [run(name, animal, draw) for animal in animals for draw in range(DRAWS)]
+        table = pd.concat([table[table["variant"] != name], pd.DataFrame(found)], ignore_index=True)
+        write_text(numbers, table.to_csv(index=False, float_format="%.6g"))
+        print(name, flush=True)
+    write_text(RESULTS / "solvers-ablations.md", page(table))
+
+
+if __name__ == "__main__":
+    main()

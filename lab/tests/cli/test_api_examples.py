@@ -12,12 +12,16 @@ from pathlib import Path
 import pytest
 
 import levelport
+import levelport_lab
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted((ROOT / "docs" / "api").glob("*.md"))
-SOURCES = Path(levelport.__file__).parent
-PUBLIC = ["", ".objectives", ".solvers", ".symmetries", ".optim", ".theory", ".problems", ".integrations.scipy",
-          ".integrations.loggers"]  # fmt: skip
+SOURCES = [Path(package.__file__).parent for package in (levelport, levelport_lab)]
+PUBLIC = [
+    "levelport", "levelport.objectives", "levelport.solvers", "levelport.symmetries", "levelport.optim",
+    "levelport.integrations.scipy", "levelport.integrations.loggers", "levelport_lab", "levelport_lab.theory",
+    "levelport_lab.problems",
+]  # fmt: skip
 OPTIONS = doctest.NORMALIZE_WHITESPACE
 
 
@@ -39,8 +43,11 @@ def test_examples_of_the_reference(page: Path) -> None:
 
 
 def modules_with_examples() -> list[str]:
-    found = [path for path in sorted(SOURCES.rglob("*.py")) if ">>>" in path.read_text(encoding="utf-8")]
-    return [".".join(["levelport", *path.relative_to(SOURCES).with_suffix("").parts]) for path in found]
+    found = []
+    for root in SOURCES:
+        paths = [path for path in sorted(root.rglob("*.py")) if ">>>" in path.read_text(encoding="utf-8")]
+        found += [".".join([root.name, *path.relative_to(root).with_suffix("").parts]) for path in paths]
+    return found
 
 
 @pytest.mark.parametrize("name", modules_with_examples())
@@ -54,8 +61,8 @@ def test_examples_in_docstrings(name: str) -> None:
 
 def public_names() -> dict[str, object]:
     found = {}
-    for tail in PUBLIC:
-        module = importlib.import_module(f"levelport{tail}")
+    for home in PUBLIC:
+        module = importlib.import_module(home)
         own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__ and n[0] != "_"]
         for name in getattr(module, "__all__", own):
             found[name] = getattr(module, name)

@@ -37,7 +37,7 @@ def test_a_site_without_warnings(tmp_path: Path) -> None:
     for needed in ("mkdocs", "material", "mkdocstrings"):
         if importlib.util.find_spec(needed) is None:
             pytest.skip(f"the site needs {needed}: pip install 'levelport[docs]'")
-    for name in ("src", "tools", "CHANGELOG.md"):
+    for name in ("src", "lab", "tools", "CHANGELOG.md"):
         (tmp_path / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("gallery"))
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)

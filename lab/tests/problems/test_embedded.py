@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import levelport
+import levelport_lab
 from levelport_lab.problems import storage
 from levelport_lab.problems.catalogue import UCI
 
 EMBEDDED = [name for name, entry in UCI.items() if entry.embedded]
-PACKAGE = Path(levelport.__file__).parent
+PACKAGE = Path(levelport_lab.__file__).parent
 
 
 def test_at_least_ten_sets_are_embedded() -> None:

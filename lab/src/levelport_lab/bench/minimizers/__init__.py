@@ -1,0 +1,1 @@
+"""The comparison of minimizers: problems by formula and seed, arms, the study and its page."""

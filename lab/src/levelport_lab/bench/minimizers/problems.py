@@ -1,0 +1,63 @@
+"""The problems of the comparison: smooth functions of 10 to 5000 variables, each defined by a formula and a seed.
+
+Three groups: ``statistical`` models, ``function`` (CUTEst-like test functions, written from their published formulas)
+and ``network`` (full batch, smooth activations). All are in float64 and differentiated by autograd.
+
+The method was developed on one half of the problems and is reported on the other. The half of a problem is a bit of
+the SHA-256 of its name, so that nobody chose it and a new problem does not move an old one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Loss = Callable[[Tensor], Tensor]
+Made = tuple[Loss, Tensor]
+Group = Literal["statistical", "function", "network"]
+Half = Literal["development", "reported"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A function of a flat vector and its start, made on demand."""
+
+    name: str
+    group: Group
+    make: Callable[[], Made]
+
+    @property
+    def half(self) -> Half:
+        """The half that the hash of the name decides."""
+        return "reported" if hashlib.sha256(self.name.encode()).digest()[0] & 1 else "development"
+
+
+PROBLEMS: dict[str, Problem] = {}
+"""By name; filled by the modules that define them."""
+
+
+def problem(group: Group) -> Callable[[Callable[[], Made]], Callable[[], Made]]:
+    """Enter the decorated function under its own name, blanks for underscores."""
+
+    def enter(make: Callable[[], Made]) -> Callable[[], Made]:
+        name = make.__name__.replace("_", " ")
+        PROBLEMS[name] = Problem(name, group, make)
+        return make
+
+    return enter
+
+
+def draws(seed: int) -> Callable[..., Tensor]:
+    """Standard normal tensors of any shape, from a generator of their own."""
+    generator = torch.Generator().manual_seed(seed)
+    return lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def zeros(size: int) -> Tensor:
+    """A start at the origin."""
+    return torch.zeros(size, dtype=torch.float64)

@@ -10,7 +10,7 @@ CLIENTS ?= .venv-integrations
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit plain smoke lowest integrations sdist fuzz docs bench format clean
+.PHONY: help demo test lint types unit plain smoke lowest integrations dist fuzz docs bench format clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -80,12 +80,16 @@ integrations: ## the matrix of frameworks, in an environment of its own (minutes
 fuzz: $(VENV)/.dev ## 10 000 random functions and arguments against the guarantee (minutes; not a test)
 	$(BIN)/python tools/fuzz.py --cases 10000 --jobs 2
 
-sdist: $(VENV)/.dev ## build the source distribution, unpack it, run tests of its own in it
-	$(PIP) build
-	rm -rf build/sdist && mkdir -p build/sdist
-	$(BIN)/python -m build --sdist --outdir build/sdist
-	tar -xzf build/sdist/*.tar.gz -C build/sdist --strip-components 1
+# Library first, then the laboratory; the tests inside the unpacked source distribution show that it is complete.
+dist: $(VENV)/.dev ## build both distributions, check them, try them in empty environments (minutes)
+	$(PIP) build twine
+	rm -rf dist build/sdist && mkdir -p build/sdist
+	$(BIN)/python -m build --outdir dist/levelport .
+	$(BIN)/python -m build --outdir dist/levelport-lab lab
+	$(BIN)/python -m twine check --strict dist/*/*
+	tar -xzf dist/levelport/*.tar.gz -C build/sdist --strip-components 1
 	cd build/sdist && $(abspath $(BIN))/python -m pytest -q tests/objectives
+	$(BIN)/python tools/try_distributions.py --torch "$$(grep ^torch== constraints.txt)" dist
 
 smoke: $(VENV)/.dev ## every figure of the paper on tiny data
 	rm -rf build/smoke

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from levelport.goals import improve, interval
     from levelport.objective import Cost, Objective, ObjectiveError, Point
     from levelport.objectives import FunctionObjective, LinearObjective, ModuleObjective, NumpyObjective
     from levelport.objectives.batches import Batches
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "goals": ("improve", "interval"),
     "objective": ("Cost", "Objective", "ObjectiveError", "Point"),
     "objectives": ("FunctionObjective", "LinearObjective", "ModuleObjective", "NumpyObjective"),
     "objectives.distributed": ("DistributedObjective",),
@@ -79,6 +81,8 @@ __all__ = [
     "Teleporter",
     "WhenItPays",
     "WhenStalled",
+    "improve",
+    "interval",
     "minimize",
     "teleport",
 ]

@@ -1,0 +1,229 @@
+"""``levelport.improve``: the best value of a goal over {f ≤ f(x) + rise}."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, cast
+
+import torch
+from torch import Tensor, nn
+
+from levelport import checks
+from levelport.goals.chart import Chart, Region
+from levelport.goals.feasible_sqp import Descent, feasible_sqp
+from levelport.goals.goal import Aim, Distance, Norm
+from levelport.goals.pairs import Pairs
+from levelport.goals.result import ImproveResult, ImproveRow, ImproveStatus
+from levelport.objective import Objective, ObjectiveError, Point, all_finite
+from levelport.objectives.batches import Batches, Loss
+from levelport.objectives.function import FunctionObjective, as_objective
+from levelport.objectives.isolation import full_precision
+from levelport.objectives.parameters import ParametersObjective
+from levelport.objectives.structure import Structure, X
+
+_MEMORY = 20
+_SHORTER = 5  # halvings of a move that raises f on the unused batches
+
+
+def improve(
+    fun: Callable[..., Tensor] | Objective | Batches,
+    x: X | nn.Module,
+    goal: Callable[..., Tensor] | Objective | Batches,
+    *,
+    rise: float = 0.0,
+    maximize: bool = False,
+    tol: float = 1e-5,
+    max_cost: float = 1000.0,
+    max_iterations: int = 10_000,
+    callback: Callable[[ImproveRow], object] | None = None,
+) -> ImproveResult[X]:
+    """Minimise ``goal`` while f stays at or below f(x) + rise.
+
+    Args:
+        fun: f, a differentiable function of ``x`` that returns a scalar tensor, or an :class:`Objective`. With a module
+            for ``x``: a callable without arguments that returns the loss, or :class:`Batches`.
+        x: where to start: a tensor, or a list or dict of tensors; for an Objective, a flat vector; never modified. Or a
+            module, whose trainable parameters are moved to the answer.
+        goal: what to improve: a differentiable function of ``x``, or an Objective of the same dimension, or
+            :class:`~levelport.goals.Norm` or :class:`~levelport.goals.Distance`. With a module for ``x``: a callable
+            without arguments, or Batches.
+        rise: how far f may exceed f(x).
+        maximize: maximise the goal instead.
+        tol: KKT tolerance on sin ∠(∇goal, -∇f).
+        max_cost: gradient equivalents of f and the goal together.
+        max_iterations: steps.
+        callback: called with a row per iterate; a true return value stops.
+
+    Returns:
+        A feasible point whose goal is no worse than the start's, both evaluated at the very tensor returned. Every
+        iterate is feasible, too, and the goal improves from one to the next. The answer is a local one. Where ``fun``
+        is Batches with unused ones, f has to keep within the rise on those as well, or the move is shortened.
+
+    Raises:
+        ObjectiveError: a function is not a deterministic differentiable scalar.
+        ValueError: an argument makes no sense.
+
+    Example:
+        >>> import torch
+        >>> f = lambda w: (w[0] * w[1] - 1.0) ** 2
+        >>> result = improve(f, torch.tensor([4.0, 0.25], dtype=torch.float64), lambda w: (w**2).sum(), rise=1e-4)
+        >>> round(result.goal, 3), result.success
+        (1.98, True)
+    """
+    checks.number("rise", rise, at_least=0.0, below=math.inf)
+    checks.number("tol", tol, above=0.0, below=1.0)
+    checks.number("max_cost", max_cost, above=0.0)
+    checks.whole("max_iterations", max_iterations, at_least=1)
+    if callback is not None:
+        checks.function("callback", callback, of="row")
+    began = time.perf_counter()
+    pair: _Pair[X] = _live(fun, x, goal) if isinstance(x, nn.Module) else _plain(fun, x, goal)
+    try:
+        with full_precision(pair.objective.device):
+            result, point = _improve(pair, rise, -1.0 if maximize else 1.0, tol, max_cost, max_iterations, callback)
+        pair.finish(point.x)
+    except BaseException:
+        pair.finish(pair.start)
+        raise
+    return replace(result, cost=replace(result.cost, seconds=time.perf_counter() - began))
+
+
+@dataclass
+class _Pair(Generic[X]):
+    """f, the goal, and the loss on unused batches as objectives of the same flat vector."""
+
+    objective: Objective
+    goal: Objective
+    structure: Structure[X]
+    start: Tensor
+    unused: Objective | None = None
+    finish: Callable[[Tensor], None] = lambda x: None
+
+
+def _plain(fun: Any, x: X, goal: Any) -> _Pair[X]:
+    if isinstance(fun, Batches) or isinstance(goal, Batches):
+        raise ObjectiveError(
+            "Batches read live parameters: pass the module itself for x, improve(batches, module, goal)."
+        )
+    objective, structure, flat = as_objective(fun, x)
+    if not isinstance(goal, Objective):
+        checks.function("goal", goal, of="x")
+        goal = FunctionObjective(goal, like=x)
+    elif goal.dimension != objective.dimension or goal.dtype != objective.dtype or goal.device != objective.device:
+        raise ObjectiveError(
+            f"goal works on {goal.dimension} entries of {goal.dtype} on {goal.device}, but fun on "
+            f"{objective.dimension} of {objective.dtype} on {objective.device}. Make both for the same x."
+        )
+    return _Pair(objective, goal, structure, flat)
+
+
+def _live(fun: Any, module: nn.Module, goal: Any) -> _Pair[Any]:
+    if isinstance(fun, Objective) or isinstance(goal, Objective):
+        raise ObjectiveError("an Objective takes a flat vector for x, not a module: pass objective.initial_point().")
+    objective = ParametersObjective(module.parameters(), fun)
+    start = objective.current()
+    unused = None
+    if isinstance(fun, Batches) and fun.unused:
+        unused = ParametersObjective(module.parameters(), Batches(fun.loss, fun.unused))
+    if isinstance(goal, Norm | Distance):
+        aim: Objective = FunctionObjective(goal, like=start)
+    else:
+        aim = ParametersObjective(module.parameters(), cast("Loss | Batches", goal))
+    return _Pair(objective, aim, cast("Structure[Any]", objective.structure), start, unused, objective.load)
+
+
+def _improve(
+    pair: _Pair[X],
+    rise: float,
+    sign: float,
+    tol: float,
+    max_cost: float,
+    max_iterations: int,
+    callback: Callable[[ImproveRow], object] | None,
+) -> tuple[ImproveResult[X], Point]:
+    objective, goal = pair.objective, pair.goal
+    before, before_goal = objective.cost, goal.cost
+    start, start_goal = objective.at(pair.start), goal.at(pair.start)
+    detail, unused_change = "", math.nan
+    state: Descent | None = None
+    if not (start.finite and start_goal.finite and all_finite(pair.start)):
+        status = ImproveStatus.NON_FINITE_START
+        detail = f"f = {start.value}, goal = {start_goal.value}"
+        point, reached = start, start_goal
+    else:
+        objective.verify_deterministic(start)
+        goal.verify_deterministic(start_goal)
+        chart = Chart(torch.zeros_like(pair.start))
+        level = start.value + rise
+        region = Region(objective, chart, start.value, 1.0, level)
+        aim = Aim(goal, sign, chart)
+        site = region.around(start)
+        state = Descent(site, aim.at(site), sign * start_goal.value)
+        stopped = False
+
+        def spent() -> bool:
+            cost = (objective.cost - before) + (goal.cost - before_goal)
+            return stopped or cost.gradient_equivalents >= max_cost
+
+        def watch(row: tuple[float, float, float]) -> None:
+            nonlocal stopped
+            if callback is not None:
+                stopped = stopped or bool(callback(ImproveRow(row[0], sign * row[1], row[2])))
+
+        state.watch = watch
+        feasible_sqp(region, aim, state, Pairs(_MEMORY), tol=tol, max_iterations=max_iterations, spent=spent)
+        point, reached = state.site.point, state.reading.point
+        status = _status(state)
+        if pair.unused is not None and point is not start:
+            point, reached, unused_change, share = _checked(pair, start, point, reached, sign, level, rise)
+            if share < 1.0:
+                status = ImproveStatus.UNUSED_ROSE if share == 0.0 else status
+                detail = f"shortened to {share:g}: further on the loss rises on the unused batches" if share else ""
+        elif point is start and not status.success:
+            status = ImproveStatus.NO_GAIN
+    goal_cost = goal.cost - before_goal
+    unused_cost = pair.unused.cost if pair.unused is not None else type(goal_cost)()
+    result = ImproveResult(
+        x=pair.structure.assemble([leaf.clone() for leaf in pair.structure.leaves(point.x)]),
+        goal=reached.value,
+        goal_start=start_goal.value,
+        value=point.value,
+        value_start=start.value,
+        level=start.value + rise,
+        status=status,
+        angle=state.sine if state is not None else math.nan,
+        price=state.price if state is not None and not state.interior else 0.0,
+        cost=(objective.cost - before) + goal_cost + unused_cost,
+        cost_goal=goal_cost,
+        detail=detail,
+        unused_change=unused_change,
+        trace=tuple(ImproveRow(f, sign * h, sine) for f, h, sine in state.trace) if state is not None else (),
+    )
+    return result, point
+
+
+def _status(state: Descent) -> ImproveStatus:
+    if state.converged:
+        return ImproveStatus.INTERIOR if state.interior else ImproveStatus.CERTIFIED
+    return ImproveStatus.STALLED if state.stalled else ImproveStatus.BUDGET
+
+
+def _checked(
+    pair: _Pair[X], start: Point, point: Point, reached: Point, sign: float, level: float, rise: float
+) -> tuple[Point, Point, float, float]:
+    """The move, shortened until f keeps within the rise on the unused batches: point, goal, change and share."""
+    assert pair.unused is not None
+    before = pair.unused.at(start.x).value
+    initial = pair.goal.at(start.x)
+    share, target = 1.0, point.x
+    for _ in range(_SHORTER):
+        change = pair.unused.at(point.x).value - before
+        if change <= rise and point.value <= level and sign * reached.value <= sign * initial.value:
+            return point, reached, change, share
+        share *= 0.5
+        x = torch.lerp(start.x, target, share)
+        point, reached = pair.objective.at(x), pair.goal.at(x)
+    return start, initial, 0.0, 0.0

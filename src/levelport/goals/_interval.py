@@ -1,0 +1,203 @@
+"""``levelport.interval``: smallest and largest value of a quantity over {f ≤ f(x) + rise}."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from levelport import checks
+from levelport.goals.ends import Found, Task, find_end
+from levelport.goals.goal import Aim
+from levelport.goals.quantities import Quantities
+from levelport.goals.result import End, EndStatus, IntervalResult
+from levelport.goals.setup import Setup, prepare, rise_of
+from levelport.objective import Cost, Objective, norm
+from levelport.objectives.isolation import full_precision
+from levelport.objectives.structure import X
+
+MAX_COST = 2000.0
+"""Gradient equivalents per end where none are given: curved ends of the test problems took up to 1100."""
+
+_POOL = 30  # pairs of f kept for the quantities to come
+
+
+def interval(
+    fun: Callable[[Any], Tensor] | Objective,
+    x: X,
+    quantity: Callable[[Any], Tensor] | None = None,
+    *,
+    rise: float | None = None,
+    confidence: float | None = None,
+    refine: bool = False,
+    names: Sequence[str] | None = None,
+    tol: float = 1e-3,
+    max_cost: float | None = None,
+    callback: Callable[[End[X]], object] | None = None,
+) -> IntervalResult[X]:
+    """Find how small and how large a quantity can be while f stays within ``rise`` of its minimum.
+
+    Args:
+        fun: f, a differentiable function of ``x`` that returns a scalar tensor, or an :class:`Objective`. For
+            confidence intervals a summed negative log-likelihood, without a penalty.
+        x: the minimiser of f: a tensor, or a list or dict of tensors; for an Objective, a flat vector.
+        quantity: a differentiable function of ``x`` that returns a scalar or a tensor, one interval per entry; None
+            takes every entry of ``x``.
+        rise: the region is {f ≤ f(x) + rise}.
+        confidence: takes the rise for a likelihood interval of this confidence: half the χ² quantile with one degree of
+            freedom, 1.92 for 0.95. Exactly one of ``rise`` and ``confidence`` is required.
+        refine: minimise f from ``x`` first.
+        names: of the quantities, for tables and plots.
+        tol: allowed error of an end, relative to the half width.
+        max_cost: gradient equivalents per end; None allows 2000.
+        callback: called with every :class:`End` as it is found; a true return value skips the remaining ones.
+
+    Returns:
+        Ends with the points that attain them, each with a status that says what is known of it, and the Wald interval
+        beside it. Ends are local: other components of the region, and other local optima of the quantity, are not
+        searched for.
+
+    Raises:
+        ObjectiveError: x is clearly not a minimiser, or a function is not a deterministic differentiable scalar.
+        ValueError: an argument makes no sense.
+
+    Example:
+        >>> import torch
+        >>> data = torch.tensor([1.2, 0.4, 2.1, 0.9], dtype=torch.float64)
+        >>> nll = lambda rate: (rate * data - rate.log()).sum()
+        >>> rate = 1.0 / data.mean().reshape(1)
+        >>> result = interval(nll, rate, confidence=0.95)
+        >>> round(float(result.lower), 3), round(float(result.upper), 3)
+        (0.273, 2.074)
+    """
+    height = rise_of(rise, confidence)
+    checks.number("tol", tol, above=0.0, below=1.0)
+    budget = MAX_COST if max_cost is None else max_cost
+    checks.number("max_cost", budget, above=0.0)
+    if quantity is not None:
+        checks.function("quantity", quantity, of="x")
+    if callback is not None:
+        checks.function("callback", callback, of="end")
+    began = time.perf_counter()
+    quantities = Quantities(x, quantity, names)
+    setup = prepare(fun, x, rise=height, ends=2 * len(quantities), refine=refine)
+    with full_precision(setup.objective.device):
+        pairs = tuple(_both_ends(setup, quantities, height, tol, budget, callback))
+    estimates = [goal.at(setup.point.x).value for goal in quantities.goals]
+    spent = setup.spent + quantities.cost
+    notes = list(setup.notes)
+    if confidence is not None and 0.0 <= setup.point.value < height:
+        notes.append(
+            f"f(x) = {setup.point.value:.4g} is below the rise {height:.4g}: is f a mean? A confidence needs the sum "
+            "of the negative log-likelihood over all samples"
+        )
+    below = [end for both in pairs for end in both if end.minimum is not None]
+    return IntervalResult(
+        estimate=quantities.shaped(estimates),
+        lower=quantities.shaped([lower.bound for lower, _ in pairs]),
+        upper=quantities.shaped([upper.bound for _, upper in pairs]),
+        wald_lower=quantities.shaped([lower.wald for lower, _ in pairs]),
+        wald_upper=quantities.shaped([upper.wald for _, upper in pairs]),
+        ends=pairs,
+        names=tuple(quantities.names),
+        estimates=tuple(estimates),
+        x=setup.assembled(setup.point.x),
+        value=setup.point.value,
+        rise=height,
+        confidence=confidence,
+        decrement=setup.decrement / height,
+        minimum=min(below, key=lambda end: end.minimum_value).minimum if below else None,
+        setup=setup.cost,
+        cost=replace(spent, seconds=time.perf_counter() - began),
+        notes=tuple(notes),
+    )
+
+
+def _both_ends(
+    setup: Setup[X],
+    quantities: Quantities[X],
+    rise: float,
+    tol: float,
+    max_cost: float,
+    callback: Callable[[End[X]], object] | None,
+) -> Iterator[tuple[End[X], End[X]]]:
+    """The ends of one quantity after the other; pairs of f are handed on where there is no Hessian."""
+    task = setup.task(rise, tol) if not setup.trouble else None
+    pool: list[tuple[Tensor, Tensor]] = []
+    stopped = False
+    for name, goal in zip(quantities.names, quantities.goals, strict=True):
+        ends: list[End[X]] = []
+        first: Found | None = None
+        for side in ("lower", "upper"):
+            if task is None or stopped:
+                detail = setup.trouble or "the callback asked to stop"
+                end = _not_searched(setup, goal, name, side, EndStatus.BUDGET if stopped else EndStatus.FAILED, detail)
+            else:
+                end, first = _end(setup, task, goal, name, side, max_cost, pool, first)
+                stopped = bool(callback is not None and callback(end))
+            ends.append(end)
+        yield ends[0], ends[1]
+
+
+def _end(
+    setup: Setup[X],
+    task: Task,
+    goal: Objective,
+    name: str,
+    side: str,
+    max_cost: float,
+    pool: list[tuple[Tensor, Tensor]],
+    mirror: Found | None,
+) -> tuple[End[X], Found]:
+    """One end for people, and as it was found."""
+    began = time.perf_counter()
+    before = setup.objective.cost + goal.cost
+
+    def cost() -> Cost:
+        return setup.objective.cost + goal.cost - before
+
+    sign = 1.0 if side == "lower" else -1.0
+    found = find_end(
+        task, Aim(goal, sign, task.region.chart), lambda: cost().gradient_equivalents >= max_cost, pool, mirror
+    )
+    if not task.warm:
+        pool.extend(found.pairs_of_f)
+        del pool[:-_POOL]
+    reached = found.reading.point.value
+    unbounded = found.status is EndStatus.UNBOUNDED
+    estimate = goal.at(task.start.point.x).value
+    direction = None
+    if unbounded:
+        way = found.site.point.x - task.start.point.x
+        direction = setup.assembled(way / float(norm(way)))
+    end = End(
+        name=name,
+        side=side,
+        bound=-sign * math.inf if unbounded else reached,
+        x=setup.assembled(found.site.point.x),
+        quantity=reached,
+        value=found.site.point.value,
+        status=found.status,
+        angle=found.angle,
+        price=found.price / task.region.unit,
+        wald=estimate - sign * found.wald if task.warm else math.nan,
+        cost=replace(cost(), seconds=time.perf_counter() - began),
+        iterations=found.iterations,
+        detail=found.detail,
+        direction=direction,
+        minimum=setup.assembled(found.lower.point.x) if found.lower is not None else None,
+        minimum_value=found.lower.point.value if found.lower is not None else math.nan,
+    )
+    return end, found
+
+
+def _not_searched(setup: Setup[X], goal: Objective, name: str, side: str, status: EndStatus, detail: str) -> End[X]:
+    """The start itself with the reason."""
+    nan = math.nan
+    value = goal.at(setup.point.x).value
+    x = setup.assembled(setup.point.x)
+    return End(name, side, nan, x, value, setup.point.value, status, nan, nan, nan, Cost(), 0, detail)

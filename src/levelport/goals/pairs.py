@@ -1,0 +1,71 @@
+"""L-BFGS around a known scale: an approximate inverse Hessian from a base and pairs of steps and gradient changes.
+
+In the coordinates of :mod:`levelport.goals.chart` the base is the identity, since the Hessian at the minimiser is;
+where no Hessian was taken it is γ I with γ = sᵀy/yᵀy of the newest pair. Pairs without positive curvature are
+skipped, or damped (Powell 1978) where the caller asks for it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+_LEAST_COSINE = 1e-8  # between s and y; below it the pair says nothing about curvature
+_DAMPED = 0.1  # share of the base's curvature that damping leaves
+
+
+class Pairs:
+    """B⁻¹ = base and pairs; ``scale`` is the base's factor γ, None until the first pair gives it."""
+
+    def __init__(self, memory: int, scale: float | None = None, *, fixed: bool = False) -> None:
+        self.memory = memory
+        self.scale = scale
+        self.fixed = fixed
+        self._pairs: list[tuple[Tensor, Tensor, float]] = []
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def rescaled(self, factor: float) -> Pairs:
+        """The same for factor·B."""
+        twin = Pairs(self.memory, None if self.scale is None else self.scale / factor, fixed=self.fixed)
+        twin._pairs = [(s, factor * y, inverse / factor) for s, y, inverse in self._pairs]
+        return twin
+
+    def forget(self, scale: float | None = None) -> None:
+        """Drop all pairs; a base that is not fixed starts again from ``scale``."""
+        self._pairs = []
+        if not self.fixed:
+            self.scale = scale
+
+    def learn(self, s: Tensor, y: Tensor, *, damp: bool = False) -> bool:
+        """Keep the pair if it shows positive curvature, damped or not; whether it was kept."""
+        sy, ss, yy = float(s @ y), float(s @ s), float(y @ y)
+        if not (ss > 0.0 and yy > 0.0 and math.isfinite(sy) and math.isfinite(yy)):
+            return False
+        if damp and self.scale is not None and sy <= _LEAST_COSINE * math.sqrt(ss * yy):
+            sBs = ss / self.scale
+            share = (1.0 - _DAMPED) * sBs / (sBs - sy)
+            y = share * y + ((1.0 - share) / self.scale) * s
+            sy, yy = float(s @ y), float(y @ y)
+        if not sy > _LEAST_COSINE * math.sqrt(ss * yy):
+            return False
+        if len(self._pairs) == self.memory:
+            self._pairs.pop(0)
+        self._pairs.append((s, y, 1.0 / sy))
+        if not self.fixed:
+            self.scale = sy / yy
+        return True
+
+    def solve(self, q: Tensor) -> Tensor:
+        """B⁻¹ q by the two-loop recursion, a new vector."""
+        q = q.clone()
+        factors: list[float] = []
+        for s, y, inverse in reversed(self._pairs):
+            factors.append(inverse * float(s @ q))
+            q.add_(y, alpha=-factors[-1])
+        q.mul_(1.0 if self.scale is None else self.scale)
+        for (s, y, inverse), factor in zip(self._pairs, reversed(factors), strict=True):
+            q.add_(s, alpha=factor - inverse * float(y @ q))
+        return q

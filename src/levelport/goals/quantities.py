@@ -1,0 +1,83 @@
+"""The quantities of an interval: entries of x, or the entries of a function of x, each as a goal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic
+
+import torch
+from torch import Tensor
+
+from levelport.goals.goal import LinearGoal
+from levelport.objective import Cost, Objective, ObjectiveError
+from levelport.objectives.function import FunctionObjective
+from levelport.objectives.structure import Structure, X
+
+
+class Quantities(Generic[X]):
+    """One goal per entry of ``quantity(x)``, or per entry of x where ``quantity`` is None.
+
+    Attributes:
+        names: given, or made of the structure: "x[3]", "slope[0]" for a dict, "q" for a scalar quantity.
+        goals: one objective of flat x each.
+    """
+
+    def __init__(self, x: X, quantity: Callable[[Any], Tensor] | None, names: Sequence[str] | None = None) -> None:
+        self._structure = Structure(x)
+        self._shape: torch.Size | None = None
+        flat = self._structure.flatten(x)
+        if quantity is None:
+            self.names = _entries(x)
+            self.goals: list[Objective] = [LinearGoal.entry(index, flat) for index in range(flat.numel())]
+        else:
+            self._shape = _evaluated(quantity, self._structure, flat).shape
+            count = self._shape.numel()
+            self.names = ["q"] if not self._shape else [f"q[{index}]" for index in range(count)]
+            self.goals = [_component(quantity, index, x) for index in range(count)]
+        if names is not None:
+            if len(names) != len(self.names) or isinstance(names, str):
+                raise ValueError(f"names must be a list of {len(self.names)} names, one per quantity, not {names!r}.")
+            self.names = [str(name) for name in names]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def cost(self) -> Cost:
+        """Evaluations of all goals so far."""
+        return sum((goal.cost for goal in self.goals), Cost())
+
+    def shaped(self, values: list[float]) -> Any:
+        """A float for a scalar quantity, a tensor for others, the structure of x for its entries."""
+        exact = torch.float32 if self._structure.device.type == "mps" else torch.float64
+        flat = torch.tensor(values, dtype=exact, device=self._structure.device)
+        if self._shape is None:
+            return self._structure.assemble(self._structure.leaves(flat))
+        return flat.view(self._shape) if self._shape else values[0]
+
+
+def _evaluated(quantity: Callable[[Any], Tensor], structure: Structure[X], flat: Tensor) -> Tensor:
+    with torch.no_grad():
+        value = quantity(structure.assemble(structure.leaves(flat)))
+    if not isinstance(value, Tensor) or not value.is_floating_point() or value.numel() == 0:
+        what = f"a tensor of {value.dtype} and shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value)
+        raise ObjectiveError(
+            f"quantity must return a real tensor of at least one entry that depends smoothly on x, not {what}. Compute "
+            "it from x by torch operations, without .item(), float() or NumPy."
+        )
+    return value
+
+
+def _component(quantity: Callable[[Any], Tensor], index: int, like: Any) -> FunctionObjective:
+    return FunctionObjective(lambda x: quantity(x).reshape(-1)[index], like=like)
+
+
+def _entries(x: Any) -> list[str]:
+    """Names of the entries of x: x[0], or key[0] in a dict, or the key alone where it has one entry."""
+    if isinstance(x, Tensor):
+        parts = [("x", x)]
+    elif isinstance(x, Mapping):
+        parts = [(str(key), leaf) for key, leaf in x.items()]
+    else:
+        parts = [(f"x{number}", leaf) for number, leaf in enumerate(x)]
+    return [name if leaf.numel() == 1 else f"{name}[{index}]" for name, leaf in parts for index in range(leaf.numel())]

@@ -1,0 +1,263 @@
+"""What ``interval``, ``profile``, ``contour`` and ``improve`` return: values, statuses, certificates and costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Generic
+
+from levelport.objective import Cost
+from levelport.objectives.structure import X
+
+
+class EndStatus(Enum):
+    """What is known of one end of an interval. The value is the sentence shown to people."""
+
+    CERTIFIED = "the KKT conditions hold to the tolerance asked for"
+    CURVED = "the region is strongly curved here: an inner bound, the true end may lie further out"
+    UNBOUNDED = "no end was found: f stays below the level far beyond the Wald interval"
+    AT_BOUND = "the end is at a bound of the parameters"
+    NEW_MINIMUM = "f is lower elsewhere than at x, so x is not the minimiser this interval assumes"
+    BUDGET = "max_cost was spent before the end was reached: an inner bound"
+    FAILED = "no end was found for numerical reasons"
+
+    @property
+    def success(self) -> bool:
+        """Whether the end is known: certified, or at a bound."""
+        return self in (EndStatus.CERTIFIED, EndStatus.AT_BOUND)
+
+
+class ImproveStatus(Enum):
+    """Why :func:`levelport.improve` ended. The value is the sentence shown to people."""
+
+    CERTIFIED = "the KKT conditions hold to the tolerance asked for"
+    INTERIOR = "the goal has a stationary point below the level, and it was reached"
+    BUDGET = "max_cost was spent; the goal may be improved further"
+    STALLED = "no step improves the goal by more than its rounding error"
+    NO_GAIN = "no feasible point with a better goal was found; this is the start itself"
+    UNUSED_ROSE = "the loss rises above the level on the unused batches; this is the start itself"
+    NON_FINITE_START = "the loss, the goal or a gradient at the start is not finite; start where both are defined"
+
+    @property
+    def success(self) -> bool:
+        """Whether the KKT conditions hold at the point returned."""
+        return self in (ImproveStatus.CERTIFIED, ImproveStatus.INTERIOR)
+
+
+@dataclass(frozen=True)
+class End(Generic[X]):
+    """One end of an interval; f and the quantity were evaluated at the very ``x`` returned, which is feasible.
+
+    Attributes:
+        name: the quantity's.
+        side: "lower" or "upper".
+        bound: the end: the quantity at ``x``, or ±∞ where no end was found.
+        x: the point, in the structure of the input.
+        quantity: its value at ``x``.
+        value: f there, at most the level.
+        status: what is known of the end; ``message`` says it with details.
+        angle: sin of the angle between ∇h and -∇f at ``x`` in the metric of the model's inverse Hessian, free of
+            units; 0 at an exact end on the level, NaN where it means nothing.
+        price: |dh/dlevel|, how fast the end moves with the level.
+        wald: the end of the Wald interval.
+        cost: evaluations of f and of the quantity for this end, without the common set-up.
+        iterations: steps taken.
+        direction: for an unbounded end, the direction from the minimiser to ``x``, of length 1; None otherwise.
+        minimum, minimum_value: a point met on the way where f is lower than at the minimiser given; None otherwise.
+    """
+
+    name: str
+    side: str
+    bound: float
+    x: X
+    quantity: float
+    value: float
+    status: EndStatus
+    angle: float
+    price: float
+    wald: float
+    cost: Cost
+    iterations: int
+    detail: str = ""
+    direction: X | None = field(default=None, repr=False)
+    minimum: X | None = field(default=None, repr=False)
+    minimum_value: float = math.nan
+
+    @property
+    def success(self) -> bool:
+        """Whether the end is certified, or at a bound."""
+        return self.status.success
+
+    @property
+    def message(self) -> str:
+        """The status as a sentence, with details."""
+        return f"{self.status.value} ({self.detail})" if self.detail else self.status.value
+
+
+@dataclass(frozen=True)
+class IntervalResult(Generic[X]):
+    """The outcome of :func:`levelport.interval`.
+
+    Attributes:
+        estimate, lower, upper: the quantity at the minimiser and its ends: floats for a scalar quantity, tensors for a
+            vector, the structure of x where every entry of x was asked for.
+        wald_lower, wald_upper: the Wald interval, in the same form.
+        ends: (lower end, upper end) per quantity.
+        names: of the quantities.
+        x: the minimiser used, which differs from the input where ``refine=True`` moved it.
+        value: f there.
+        rise, confidence: what was asked for; ``confidence`` is None where ``rise`` was given.
+        decrement: ½ gᵀH⁻¹g/rise at ``x``: how far f is from its minimum, as a share of the rise, by a quadratic model.
+        minimum: a point with a lower f that a search came across, or None.
+        setup: evaluations shared by all ends.
+        cost: all evaluations, and the seconds.
+        notes: sentences about what to keep in mind.
+    """
+
+    estimate: Any
+    lower: Any
+    upper: Any
+    wald_lower: Any
+    wald_upper: Any
+    ends: tuple[tuple[End[X], End[X]], ...]
+    names: tuple[str, ...]
+    estimates: tuple[float, ...]
+    x: X
+    value: float
+    rise: float
+    confidence: float | None
+    decrement: float
+    minimum: X | None
+    setup: Cost
+    cost: Cost
+    notes: tuple[str, ...] = ()
+
+    @property
+    def success(self) -> bool:
+        """Whether every end is certified, or at a bound."""
+        return all(end.success for pair in self.ends for end in pair)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per quantity, for tables."""
+        return [
+            {
+                "name": name,
+                "estimate": estimate,
+                "lower": lower.bound,
+                "upper": upper.bound,
+                "wald_lower": lower.wald,
+                "wald_upper": upper.wald,
+                "lower_status": lower.status.name.lower(),
+                "upper_status": upper.status.name.lower(),
+                "cost": (lower.cost + upper.cost).gradient_equivalents,
+            }
+            for name, estimate, (lower, upper) in zip(self.names, self.estimates, self.ends, strict=True)
+        ]
+
+    def to_frame(self) -> Any:
+        """The table as a pandas DataFrame, indexed by name."""
+        import pandas
+
+        return pandas.DataFrame(self.rows()).set_index("name")
+
+    def plot(self, ax: Any = None) -> Any:
+        """A forest plot with the Wald interval beside; returns matplotlib's axes."""
+        from levelport.goals.plots import plot_interval
+
+        return plot_interval(self, ax)
+
+    def __str__(self) -> str:
+        level = f"rise {self.rise:.6g}"
+        if self.confidence is not None:
+            level = f"{100.0 * self.confidence:g} % confidence ({level})"
+        lines = [f"{level} above f = {self.value:.8g}"]
+        head = ["", "estimate", "lower", "upper", "Wald lower", "Wald upper", "status"]
+        table = [head]
+        for row in self.rows():
+            numbers = [_number(row[key]) for key in ("estimate", "lower", "upper", "wald_lower", "wald_upper")]
+            both = row["lower_status"], row["upper_status"]
+            table.append([row["name"], *numbers, both[0] if both[0] == both[1] else " / ".join(both)])
+        lines += aligned(table)
+        lines.append(f"cost   {self.cost}; set-up {self.setup.gradient_equivalents:g}")
+        return "\n".join([*lines, *(f"note   {note}" for note in self.notes)])
+
+
+@dataclass(frozen=True)
+class ImproveRow:
+    """One iterate of :func:`levelport.improve`: f, the goal and sin ∠(∇goal, -∇f)."""
+
+    value: float
+    goal: float
+    angle: float
+
+
+@dataclass(frozen=True)
+class ImproveResult(Generic[X]):
+    """The outcome of :func:`levelport.improve`. f and the goal were evaluated at the very ``x`` returned.
+
+    Attributes:
+        x: the point, in the structure of the input; f(x) ≤ level.
+        goal, goal_start: the goal at ``x`` and at the start.
+        value, value_start, level: f at both, and f(start) + rise.
+        status: why it ended.
+        angle: sin ∠(∇goal, -∇f); small at an end on the level.
+        price: |dgoal/dlevel|; 0 where the level does not matter.
+        cost: all evaluations, of f and of the goal.
+        cost_goal: those of the goal.
+        unused_change: change of f on the unused batches from the start to ``x``; NaN where there are none.
+        trace: a row per iterate.
+    """
+
+    x: X
+    goal: float
+    goal_start: float
+    value: float
+    value_start: float
+    level: float
+    status: ImproveStatus
+    angle: float
+    price: float
+    cost: Cost
+    cost_goal: Cost
+    detail: str = ""
+    unused_change: float = math.nan
+    trace: tuple[ImproveRow, ...] = field(default=(), repr=False)
+
+    @property
+    def success(self) -> bool:
+        """Whether the KKT conditions hold at ``x``."""
+        return self.status.success
+
+    @property
+    def message(self) -> str:
+        """The status as a sentence, with details."""
+        return f"{self.status.value} ({self.detail})" if self.detail else self.status.value
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                f"{self.status.name}: {self.message}",
+                f"goal   {self.goal_start:.8g} → {self.goal:.8g}",
+                f"f      {self.value_start:.8g} → {self.value:.8g}, level {self.level:.8g}",
+                f"there  sin angle {self.angle:.2g}, price {self.price:.4g} per unit of f",
+                f"cost   {self.cost}",
+            ]
+        )
+
+
+def aligned(table: list[list[str]]) -> list[str]:
+    """Lines of a table: the first and last column to the left, numbers to the right."""
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    last = len(widths) - 1
+    return [
+        "  ".join(
+            cell.ljust(width) if column in (0, last) else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in table
+    ]
+
+
+def _number(value: float) -> str:
+    return f"{value:.6g}"

@@ -1,0 +1,208 @@
+"""The repeated Wald step: the smallest h over {F ≤ 1}, from the minimiser.
+
+Take h as linear and F as quadratic with Hessian B, an approximation of ∇²(F + h/μ). With p = ∇h, g = ∇F and the slack
+1 - F, the model
+
+    min ⟨p, d⟩   subject to   F + ⟨g, d⟩ + ½ dᵀBd ≤ 1
+
+has the solution
+
+    d = -B⁻¹g - κ B⁻¹p,      κ = √((2 slack + ⟨g, B⁻¹g⟩)/⟨p, B⁻¹p⟩) = 1/μ.
+
+At the minimiser, where g = 0, its end point is the end of the Wald interval. The step is repeated with B corrected by
+pairs (Δx, Δ∇F + κ Δ∇h). A trial point above the level is shortened along d where it is far out, and pulled back along
+-B⁻¹g where it is near. Every accepted point lies in the region and lowers h.
+
+A long step could jump over a barrier into another component of the region, so points on its segment are tried, too. The
+search stops when the gain -⟨p, d⟩ that the model still predicts, extrapolated at the rate seen, is below a tolerance
+times the width so far.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from torch import Tensor
+
+from levelport.goals.chart import Region, Site
+from levelport.goals.goal import Aim, Reading
+from levelport.goals.pairs import Pairs
+
+_FAR = 4.0  # excess over the level, in units of the rise and of the model's own drop, from which a step is shortened
+_LONG = 0.3  # predicted gain over the width from which a step counts as long
+_SLOWEST = 0.98  # largest rate of convergence that is extrapolated
+
+
+@dataclass
+class Search:
+    """The state of the search for one end.
+
+    Attributes:
+        site, reading: the best point so far: F and its gradient, sign·h and its gradient.
+        origin: sign·h at the minimiser.
+        wald: the gain of the first step, half the Wald interval's width.
+        width: how far h has come, at least a thousandth of ``wald``.
+        price: μ of the last model, in units of F.
+        iterations: steps taken.
+        converged, unbounded, stalled: why it ended; none of them where a limit was reached.
+        lower: a point with F clearly below 0, if one was met.
+        pairs_of_f: pairs of F alone, which serve other quantities, too.
+    """
+
+    site: Site
+    reading: Reading
+    origin: float
+    wald: float = math.nan
+    price: float = math.nan
+    iterations: int = 0
+    gains: list[float] = field(default_factory=list)
+    converged: bool = False
+    unbounded: bool = False
+    stalled: bool = False
+    lower: Site | None = None
+    pairs_of_f: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+
+    @property
+    def width(self) -> float:
+        return max(self.origin - self.reading.value, 1e-3 * self.wald)
+
+    @property
+    def remaining(self) -> float:
+        """The gain still predicted, extrapolated as a geometric series at the rate seen in the last two steps."""
+        gains = self.gains[-3:]
+        rates = [later / earlier for earlier, later in pairwise(gains) if earlier > 0.0]
+        return gains[-1] / (1.0 - min(max(rates, default=1.0), _SLOWEST))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop: tolerance relative to the width, iterations, reach in Wald widths, and the budget."""
+
+    tol: float
+    iterations: int
+    far: float
+    spent: Callable[[], bool]
+    lower_than: float
+
+
+def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits: Limits) -> None:
+    """Lower sign·h from ``search.site`` until one of its flags is set, a limit is reached or the budget is spent."""
+    failures = 0
+    while search.iterations < limits.iterations:
+        site, p, g = search.site, search.reading.gradient, search.site.gradient
+        w, v = pairs.solve(p), pairs.solve(g)
+        pw, gv = float(p @ w), float(g @ v)
+        if not (0.0 < pw < math.inf and 0.0 <= gv < math.inf):
+            search.stalled = True
+            return
+        kappa = math.sqrt((2.0 * site.slack + gv) / pw)
+        d = -v - kappa * w
+        gain = -float(p @ d)
+        search.price = 1.0 / kappa if kappa > 0.0 else math.inf
+        if math.isnan(search.wald):
+            search.wald = gain
+        search.gains.append(gain)
+        if search.iterations > 0 and search.remaining <= limits.tol * search.width:
+            search.converged = True
+            return
+        if search.origin - search.reading.value > limits.far * search.wald:
+            search.unbounded = True
+            return
+        if limits.spent():
+            return
+        step = _Step(region, aim, search, d, v, gv, gain)
+        found = step.take()
+        if found is None:
+            failures += 1
+            if failures > 2:
+                search.stalled = True
+                return
+            pairs.forget()
+            continue
+        new_site, new_reading = found
+        s, dg = new_site.z - site.z, new_site.gradient - g
+        search.pairs_of_f.append((s, dg))
+        pairs.learn(s, dg + kappa * (new_reading.gradient - p))
+        if new_site.value < limits.lower_than and (search.lower is None or new_site.value < search.lower.value):
+            search.lower = new_site
+        search.site, search.reading = new_site, new_reading
+        search.iterations += 1
+
+
+class _Step:
+    """The trial points x + a d - t v of one step."""
+
+    def __init__(self, region: Region, aim: Aim, search: Search, d: Tensor, v: Tensor, gv: float, gain: float) -> None:
+        self.region, self.aim, self.search = region, aim, search
+        self.d, self.v, self.gv, self.gain = d, v, gv, gain
+        self.a, self.t = 1.0, 0.0
+        self.pulls = gv > 1e-3  # at the minimiser ∇F = 0 and there is no way back but the ray itself
+
+    def trial(self) -> Site:
+        z = self.search.site.z + self.a * self.d
+        return self.region.at(z - self.t * self.v if self.t else z)
+
+    def shorten(self, factor: float) -> Site:
+        """Towards the start: the way along d by ``factor``, the way back, which is of second order, by its square."""
+        self.a *= factor
+        self.t *= factor * factor
+        return self.trial()
+
+    def take(self) -> tuple[Site, Reading] | None:
+        """A point in the region with a lower h, or None."""
+        site = self._feasible()
+        if site is not None and self.gain > _LONG * self.search.width:
+            site = self._connected(site)
+        return None if site is None else self._lower(site)
+
+    def _feasible(self) -> Site | None:
+        search = self.search
+        slope = float(search.site.gradient @ self.d)
+        last: tuple[float, float] | None = None
+        site = self.trial()
+        for _ in range(14):
+            if site.feasible:
+                return site
+            F, excess = site.value, site.excess
+            if not self.pulls or not excess <= _FAR * (1.0 + self.gv):
+                # Far out: shorten to where the parabola through F and its slope here meets the level.
+                c = (F - search.site.value - self.a * slope) / self.a**2 if math.isfinite(F) else math.nan
+                if c > 0.0:
+                    root = math.sqrt(max(slope * slope + 4.0 * c * 0.98 * search.site.slack, 0.0))
+                    self.a = min(max((root - slope) / (2.0 * c), 0.1 * self.a), 0.9 * self.a)
+                else:
+                    self.a *= 0.5 if math.isfinite(F) else 0.25
+                self.t, last = 0.0, None
+            else:
+                rate = self.gv
+                if last is not None:
+                    rate = max((last[1] - F) / (self.t - last[0]), 0.2 * self.gv)
+                last = self.t, F
+                self.t += (1.02 * excess + 1e-7) / rate
+                if self.t > 1.0:
+                    self.a, self.t, last = 0.5 * self.a, 0.0, None
+            site = self.trial()
+        return None
+
+    def _connected(self, site: Site) -> Site | None:
+        """A long step shortened until points of its segment lie in the region as well."""
+        start = self.search.site
+        shares = (0.5,) if self.search.iterations else (0.5, 0.8)
+        for _ in range(12):
+            if site.feasible and all(self.region.at(start.z + c * (site.z - start.z)).feasible for c in shares):
+                return site
+            site = self.shorten(0.4)
+        return None
+
+    def _lower(self, site: Site) -> tuple[Site, Reading] | None:
+        before = self.search.reading.value
+        for _ in range(12):
+            if site.feasible:
+                reading = self.aim.at(site)
+                if before - reading.value >= 1e-4 * self.a * self.gain:
+                    return site, reading
+            site = self.shorten(0.4)
+        return None

@@ -1,0 +1,134 @@
+"""``interval`` against closed forms, dense profiles and R."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from likelihoods import Likelihood, double_exponential, hill, logistic, peaks, poisson, profile_end
+from torch import Tensor
+
+import levelport
+from levelport import ObjectiveError
+from levelport.goals import EndStatus
+
+RISE = 1.920729410347062  # half the 95 % quantile of χ² with one degree of freedom
+REFERENCE = Path("/work/shared/reference_intervals")
+
+
+def test_normal_mean_closed_form() -> None:
+    data = torch.tensor([1.0, 2.0, 4.0, 3.0], dtype=torch.float64)
+    result = levelport.interval(lambda m: 0.5 * (data - m).square().sum(), data.mean().reshape(1), confidence=0.95)
+    half = 1.959963984540054 / math.sqrt(len(data))
+    assert float(result.lower) == pytest.approx(2.5 - half, abs=1e-5)
+    assert float(result.upper) == pytest.approx(2.5 + half, abs=1e-5)
+    assert float(result.wald_upper) == pytest.approx(2.5 + half, abs=1e-9)
+    assert result.success
+
+
+def test_exponential_rate_closed_form() -> None:
+    """n (r x̄ - log r) rises by ``rise`` where u - log u - 1 = rise/n with u = r x̄."""
+    total = 6.0
+    result = levelport.interval(lambda r: total * r[0] - 5.0 * r[0].log(), torch.tensor([5.0 / total]), rise=RISE)
+    for end, value in zip(result.ends[0], (result.lower, result.upper), strict=True):
+        u = float(value) * total / 5.0
+        assert u - math.log(u) - 1.0 == pytest.approx(RISE / 5.0, rel=2e-3)
+        assert end.status is EndStatus.CERTIFIED
+
+
+@pytest.mark.parametrize("problem", [hill(3), double_exponential(3), poisson(3), logistic(3)], ids=lambda p: p.name)
+def test_ends_match_dense_profiles(problem: Likelihood) -> None:
+    x = problem.minimizer()
+    result = levelport.interval(problem.fun, x, rise=RISE)
+    assert result.success
+    for index in range(0, x.numel(), 2):
+        for sign, value in ((-1.0, result.lower[index]), (1.0, result.upper[index])):
+            truth = profile_end(problem.fun, x, index, sign, RISE)
+            assert abs(float(value) - truth) <= 1e-3 * abs(truth - float(x[index]))
+    assert all(end.value <= result.value + RISE for both in result.ends for end in both)
+
+
+def test_cost_of_regular_ends() -> None:
+    """Three and a half gradients per end on separate peaks, where MINOS with gradients takes about a hundred."""
+    problem = peaks(3)
+    result = levelport.interval(problem.fun, problem.minimizer(), rise=RISE)
+    assert (result.cost - result.setup).gradient_equivalents <= 5.0 * 24
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="the reference intervals of R are not on this machine")
+@pytest.mark.parametrize("name", ["pima", "poisson"])
+def test_matches_confint_of_r(name: str) -> None:
+    with open(REFERENCE / f"{name}.csv", encoding="utf-8") as file:
+        rows = torch.tensor([[float(v) for v in row] for row in list(csv.reader(file))[1:]], dtype=torch.float64)
+    with open(REFERENCE / f"{name}_R.csv", encoding="utf-8") as file:
+        expected = torch.tensor([[float(v) for v in row[1:]] for row in list(csv.reader(file))[1:]])
+    y, X = rows[:, 0], torch.cat([torch.ones(len(rows), 1, dtype=torch.float64), rows[:, 1:]], dim=1)
+
+    def nll(w: Tensor) -> Tensor:
+        z = X @ w
+        return (torch.nn.functional.softplus(z, threshold=1e3) if name == "pima" else z.exp()).sum() - y @ z
+
+    start = torch.zeros(X.shape[1], dtype=torch.float64)
+    result = levelport.interval(nll, start, confidence=0.95, refine=True)
+    assert result.success
+    half = 0.5 * (expected[:, 2] - expected[:, 1])
+    for mine, theirs in ((result.lower, expected[:, 1]), (result.upper, expected[:, 2])):
+        assert float(((mine - theirs) / half).abs().max()) <= 1e-3
+
+
+def test_structures_and_names() -> None:
+    x = {"a": torch.zeros(2, dtype=torch.float64), "b": torch.zeros((), dtype=torch.float64)}
+    result = levelport.interval(lambda v: (v["a"] ** 2).sum() + v["b"] ** 2, x, rise=1.0)
+    assert result.names == ("a[0]", "a[1]", "b")
+    assert result.upper["a"].shape == (2,)
+    assert float(result.upper["b"]) == pytest.approx(1.0, abs=1e-3)
+    assert "certified" in str(result)
+
+
+def test_vector_quantity_and_frame() -> None:
+    pytest.importorskip("pandas")
+    x = torch.zeros(3, dtype=torch.float64)
+    result = levelport.interval(
+        lambda v: (v**2).sum(), x, lambda v: torch.stack([v.sum(), v[0] - v[1]]), rise=1.0, names=["sum", "difference"]
+    )
+    assert torch.allclose(result.upper, torch.tensor([3.0, 2.0], dtype=torch.float64).sqrt(), rtol=1e-3)
+    assert list(result.to_frame().index) == ["sum", "difference"]
+
+
+def test_scalar_quantity_is_a_float() -> None:
+    result = levelport.interval(lambda v: (v**2).sum(), torch.zeros(2), lambda v: v[0].exp(), rise=1.0)
+    assert isinstance(result.upper, float)
+    assert result.upper == pytest.approx(math.e, rel=2e-3)
+
+
+@pytest.mark.parametrize("given", [{}, {"rise": 1.0, "confidence": 0.9}])
+def test_rise_or_confidence_is_required(given: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="exactly one of rise and confidence"):
+        levelport.interval(lambda v: (v**2).sum(), torch.zeros(2), **given)  # type: ignore[arg-type]
+
+
+def test_not_a_minimizer_is_an_error() -> None:
+    with pytest.raises(ObjectiveError, match=r"not a minimiser.*refine=True"):
+        levelport.interval(lambda v: (v**2).sum(), torch.ones(2), rise=1.0)
+    with pytest.raises(ObjectiveError, match="negative eigenvalue"):
+        levelport.interval(lambda v: v[0] ** 2 - v[1] ** 2, torch.zeros(2), rise=1.0)
+
+
+def test_refine_minimizes_first() -> None:
+    result = levelport.interval(lambda v: ((v - 3.0) ** 2).sum(), torch.ones(2), rise=1.0, refine=True)
+    assert torch.allclose(result.x, torch.full((2,), 3.0))
+    assert torch.allclose(result.upper, torch.full((2,), 4.0, dtype=torch.float64), atol=1e-3)
+
+
+def test_non_finite_start_is_a_status() -> None:
+    result = levelport.interval(lambda v: v.log().sum(), -torch.ones(2), rise=1.0)
+    assert {end.status for both in result.ends for end in both} == {EndStatus.FAILED}
+
+
+def test_mean_in_place_of_sum_is_noted() -> None:
+    data = torch.randn(50, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    result = levelport.interval(lambda m: 0.5 * (data - m).square().mean(), data.mean().reshape(1), confidence=0.95)
+    assert "is f a mean?" in result.notes[0]

@@ -119,7 +119,7 @@ SNIPPETS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(SNIPPETS), max_size=25).map("".join)))
 def test_any_text_gives_a_number_or_a_sentence(text: str) -> None:
     """No other exception, no warning (they are errors here), and the result is a scalar of the same precision."""
@@ -136,7 +136,7 @@ def test_any_text_gives_a_number_or_a_sentence(text: str) -> None:
     assert value.dtype == torch.float64
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.sampled_from(SNIPPETS), min_size=1, max_size=25).map("".join))
 def test_no_builtin_is_ever_reached(text: str) -> None:
     """With builtins booby-trapped, reading goes on as before. (``ast`` itself imports ``collections`` late.)"""
@@ -171,7 +171,7 @@ EXPRESSIONS = st.recursive(
 """Expressions that are right by construction."""
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(EXPRESSIONS, st.floats(-2, 2), st.floats(-2, 2))
 def test_agrees_with_python_s_own_arithmetic(text: str, x: float, y: float) -> None:
     """The oracle may be ``eval``: what it gets was made here, by the strategy above."""

@@ -32,7 +32,7 @@ def test_a_port_that_is_taken_is_named() -> None:
         # A process of its own: tornado leaves the socket that it could not bind to the garbage collector.
         arguments = [sys.executable, "-m", "levelport_lab", "play", "--no-browser", "--port", str(port)]
         environment = os.environ | {"COLUMNS": "200"}
-        result = subprocess.run(arguments, capture_output=True, text=True, timeout=120, env=environment, check=False)
+        result = subprocess.run(arguments, capture_output=True, text=True, timeout=600, env=environment, check=False)
     assert result.returncode == 2
     assert f"nothing can listen on port {port}" in result.stderr
 

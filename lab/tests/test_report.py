@@ -205,7 +205,7 @@ def test_layout_in_a_browser(out: Path, width: int, tmp_path: Path) -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     found = re.search(r'data-measured="([^"]*)"', done.stdout)

@@ -100,24 +100,34 @@ def test_a_shard_damaged_meanwhile_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_kill_9_again_and_again_loses_nothing(tmp_path: Path) -> None:
-    """Two workers, killed three times at odd moments, then left to finish."""
+    """Two workers, killed three times at odd moments, then left to finish.
+
+    Before each kill only ten more tasks may finish, so that there is always a sweep left to kill.
+    """
     count, pause, kills = 40, 0.06, 3
+    permits = tmp_path / "permits"
+    permits.mkdir()
     command = [sys.executable, str(SCRIPT), str(tmp_path), str(count), str(pause), "2"]
     store = Store(tmp_path)
     seen = 0
     for attempt in range(kills + 1):
         log = tmp_path / f"output-{attempt}"
+        for n in range(10 if attempt < kills else count):
+            (permits / f"{attempt}-{n}").touch()
         with log.open("wb") as file:  # not a pipe: workers that outlive the killed parent would hold it open
-            process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
+            process = subprocess.Popen(
+                command, stdout=file, stderr=file, start_new_session=True, env=os.environ | {"PERMITS": str(permits)}
+            )
         if attempt < kills:
-            deadline = time.monotonic() + 300
+            deadline = time.monotonic() + 600
             # Let it get somewhere, then strike at a moment that differs from attempt to attempt.
-            while process.poll() is None and len(list(store.shards.glob("*.parquet"))) < seen + 4:
+            while len(list(store.shards.glob("*.parquet"))) < seen + 4:
+                assert process.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, "the sweep makes no progress"
                 time.sleep(0.003)
             time.sleep(0.007 * attempt)
             process.send_signal(signal.SIGKILL)
-        process.wait(timeout=300)
+        process.wait(timeout=600)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         present = len(list(store.shards.glob("*.parquet")))
@@ -129,12 +139,12 @@ def test_kill_9_again_and_again_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_workers_leave_with_their_parent(tmp_path: Path) -> None:
-    """The parent is killed while its workers are in the middle of long tasks; nobody is left a few seconds later."""
-    command = [sys.executable, str(SCRIPT), str(tmp_path), "4", "120", "2"]
+    """The parent is killed while its workers are in the middle of tasks of an hour; none of them is left."""
+    command = [sys.executable, str(SCRIPT), str(tmp_path), "4", "3600", "2"]
     with (tmp_path / "output").open("wb") as log:
         parent = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while (tmp_path / "output").read_text().count("begun") < 2:
             assert parent.poll() is None, (tmp_path / "output").read_text()
             assert time.monotonic() < deadline, "no workers were started"
@@ -142,8 +152,8 @@ def test_workers_leave_with_their_parent(tmp_path: Path) -> None:
         family = psutil.Process(parent.pid).children(recursive=True)
         assert len(family) > 2, "two workers, and joblib's own that clean up after them"
         parent.send_signal(signal.SIGKILL)
-        parent.wait(timeout=30)
-        _, alive = psutil.wait_procs(family, timeout=60)
+        parent.wait(timeout=600)
+        _, alive = psutil.wait_procs(family, timeout=600)
         assert alive == []
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -164,7 +174,7 @@ def test_two_processes_share_one_store(tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), str(tmp_path), str(count), str(pause), "1"]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
     for process in processes:
-        output, _ = process.communicate(timeout=300)
+        output, _ = process.communicate(timeout=600)
         assert b"finished" in output
     assert_complete(Store(tmp_path), count, pause)
 

@@ -136,7 +136,7 @@ def cost() -> dict[str, Any]:
 
 def main() -> None:
     task, out = sys.argv[1], Path(sys.argv[2])
-    dist.init_process_group("gloo", timeout=timedelta(seconds=120))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=600))
     found = {"sharded": sharded, "checkpoint": lambda: checkpoint(out), "cost": cost}[task]()
     (out / f"{task}-{os.environ['RANK']}.json").write_text(json.dumps(found), encoding="utf-8")
     dist.barrier()  # gloo aborts where one rank leaves while another still talks to it

@@ -32,7 +32,7 @@ def launch(task: str, out: Path, ranks: int = 2) -> list[dict[str, Any]]:
         for rank in range(ranks)
     ]
     for process in processes:
-        _, errors = process.communicate(timeout=300)
+        _, errors = process.communicate(timeout=600)
         assert process.returncode == 0, errors
     return [json.loads((out / f"{task}-{rank}.json").read_text(encoding="utf-8")) for rank in range(ranks)]
 

@@ -31,7 +31,7 @@ def test_example(script: str, promises: list[str]) -> None:
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
         )
         # Now and then torch's own threads abort a process that is shutting down, when all work is done.
         if "terminate called without an active exception" not in finished.stderr:

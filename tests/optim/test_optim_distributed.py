@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,6 +45,7 @@ def launch(task: str, out: Path, ranks: int = 2) -> list[subprocess.Popen[str]]:
                 "MASTER_PORT": port,
                 "OMP_NUM_THREADS": "1",
             },
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -62,7 +62,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Findings:
     """What either rank found; both are started once for all tests."""
     out = tmp_path_factory.mktemp("ranks")
     processes = launch("everything", out)
-    outputs = [process.communicate(timeout=300) for process in processes]
+    outputs = [process.communicate(timeout=600) for process in processes]
     for process, (_, errors) in zip(processes, outputs, strict=True):
         assert process.returncode == 0, errors
     return [torch.load(out / f"{rank}.pt") for rank in range(2)]
@@ -89,7 +89,7 @@ def shuffled(X: torch.Tensor, y: torch.Tensor, seed: int) -> LinearObjective:
 
 def test_one_rank_is_one_process_to_the_bit_and_to_the_last_evaluation(tmp_path: Path) -> None:
     (process,) = launch("minimize", tmp_path, ranks=1)
-    _, errors = process.communicate(timeout=300)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     alone = worker.run_minimize(LinearObjective.logistic(*worker.data(), penalty=1e-4))
     assert torch.equal(torch.load(tmp_path / "0.pt"), alone)
@@ -162,15 +162,26 @@ def two_ranks(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
 def test_losing_a_rank_ends_the_others_with_an_error(
     two_ranks: list[subprocess.Popen[str]], how: signal.Signals
 ) -> None:
+    """A rank that dies is noticed while the others wait for it; one that hangs, when the timeout has passed."""
     survivor, victim = two_ranks
     for process in two_ranks:
         assert process.stdout is not None
         assert process.stdout.readline().strip() == "ready"
-    time.sleep(0.2)
-    victim.send_signal(how)
-    _, errors = survivor.communicate(timeout=90)
+    if how is signal.SIGSTOP:
+        victim.send_signal(how)
+    assert survivor.stdin is not None
+    assert survivor.stdout is not None
+    assert survivor.stderr is not None
+    print(1 if how is signal.SIGSTOP else 600, file=survivor.stdin, flush=True)
+    assert survivor.stdout.readline().strip() == "waiting"
+    if how is signal.SIGKILL:
+        victim.send_signal(how)
+    errors = iter(survivor.stderr.readline, "")
+    assert any("rank 0 lost contact with another rank" in line for line in errors)
+    # gloo holds on to a peer that hangs until the group's own timeout; the error has been raised before that.
+    victim.kill()
+    survivor.communicate(timeout=600)
     assert survivor.returncode not in (0, None)
-    assert "rank 0 lost contact with another rank" in errors
 
 
 def test_without_a_process_group_the_remedy_is_named() -> None:

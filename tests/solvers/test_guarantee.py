@@ -8,7 +8,7 @@ from collections.abc import Callable
 import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from torch import Tensor
 
 from levelport import SQP, Auto, Solver, TeleportResult, TeleportStatus, teleport
@@ -136,7 +136,7 @@ def same(a: float, b: float) -> bool:
     return a == b or (math.isnan(a) and math.isnan(b))
 
 
-@settings(max_examples=350, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=350)
 @given(
     name=st.sampled_from(sorted(FUNCTIONS)),
     start=starts,
@@ -167,7 +167,7 @@ def test_any_function(
     )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200)
 @given(
     left=st.sampled_from(sorted(FUNCTIONS)),
     right=st.sampled_from(sorted(SMOOTH)),
@@ -195,7 +195,7 @@ def test_combinations(
     check(combined, x, solver, level_set=level_set, max_hvps=20)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100)
 @given(
     entries=st.lists(st.floats(allow_nan=True, allow_infinity=True, width=64), min_size=1, max_size=3),
     name=st.sampled_from(sorted(FUNCTIONS)),

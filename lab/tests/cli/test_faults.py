@@ -35,7 +35,7 @@ def test_disk_that_is_full_while_drawing(tmp_path: Path) -> None:
         f"from levelport_lab.cli import app; app(['reproduce', 'fig2', '--tier', 'smoke', '--out', {str(tmp_path)!r}])"
     )
     environment = {**os.environ, "MPLCONFIGDIR": str(tmp_path.parent / "matplotlib"), "COLUMNS": "300"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, env=environment)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 1, done.stderr
     assert "The system says: File too large" in done.stderr
     assert "start the same command again" in done.stderr

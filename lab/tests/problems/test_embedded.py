@@ -64,27 +64,19 @@ def test_package_is_below_six_megabytes() -> None:
 
 
 PROBE = """
-import sys, time
+import sys
 opened = []
 sys.addaudithook(lambda event, arguments: event == "open" and opened.append(str(arguments[0])))
 import torch
-begun = time.perf_counter()
 import levelport
 import levelport_lab.problems
-taken = time.perf_counter() - begun
 data = [path for path in opened if path.endswith((".npz", ".gz", "best_known.json"))]
 heavy = [name for name in ("scipy", "sklearn", "pandas", "matplotlib", "pooch") if name in sys.modules]
 assert not data, data
 assert not heavy, heavy
-print(taken)
 """
 
 
-def test_import_reads_no_data_and_is_quick() -> None:
-    def seconds_after_torch() -> float:
-        answer = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False)
-        assert answer.returncode == 0, answer.stderr
-        return float(answer.stdout)
-
-    # A busy machine may need a second try.
-    assert any(seconds_after_torch() < 2.0 for _ in range(3))
+def test_import_reads_no_data_and_nothing_heavy() -> None:
+    answer = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr

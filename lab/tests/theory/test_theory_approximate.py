@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from bound_checks import violations
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from theory_problems import Case, cases
 
@@ -29,7 +29,6 @@ def quadratic(seed: int, d: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @given(seed=st.integers(0, 10_000), d=st.integers(2, 5), factor=st.floats(0.0, 2.0), lam=st.floats(0.05, 6.0))
-@settings(deadline=None)
 def test_bound_is_attained_on_quadratics_for_any_multiplier(seed: int, d: int, factor: float, lam: float) -> None:
     H, w = quadratic(seed, d)
     g, gap = H @ w, w @ H @ w / 2
@@ -43,7 +42,6 @@ def test_bound_is_attained_on_quadratics_for_any_multiplier(seed: int, d: int, f
 
 
 @given(seed=st.integers(0, 10_000), d=st.integers(2, 5), factor=st.floats(0.01, 2.0))
-@settings(deadline=None)
 def test_rayleigh_forms_are_attained_on_quadratics(seed: int, d: int, factor: float) -> None:
     H, w = quadratic(seed, d)
     g, gap = H @ w, w @ H @ w / 2

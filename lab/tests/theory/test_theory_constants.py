@@ -115,7 +115,7 @@ def test_margins_stay_in_their_proved_ranges_and_nearly_fill_them(case: Case) ->
 
 
 @given(seed=st.integers(0, 10_000), log_penalty=st.floats(-3.0, 0.0), scale=st.floats(0.2, 4.0))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_support_widths_are_upper_bounds_for_random_data(seed: int, log_penalty: float, scale: float) -> None:
     """Points of the sub-level set in random directions never leave the proved ranges."""
     generator = torch.Generator().manual_seed(seed)
@@ -180,7 +180,7 @@ def test_self_concordant_constants_are_the_integrals(D: float) -> None:
 
 
 @given(seed=st.integers(0, 10_000), spread=st.floats(0.01, 6.0))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_stability_holds_between_random_points_of_random_logistic_problems(seed: int, spread: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     X = torch.randn(15, 3, generator=generator, dtype=torch.float64)

@@ -52,7 +52,7 @@ def test_second_order_huber_is_twice_differentiable_convex_and_smooth(knee: floa
     signs=st.lists(st.sampled_from([-1.0, 1.0]), min_size=4, max_size=4),
     knee=st.sampled_from([0.5, 1.0]),
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_teleported_gradient_is_no_newton_direction(extra: list[float], signs: list[float], knee: float) -> None:
     """Any point with all |wᵢ| ≥ knee maximises the gradient norm on its sub-level set, with H = 0 and λ = 0."""
     w = torch.tensor([s * (knee + e) for s, e in zip(signs, extra, strict=False)], dtype=torch.float64)
@@ -120,7 +120,7 @@ def test_flat_huber_identity_is_not_the_only_maximiser_of_the_relaxed_problem() 
     schedule=st.frozensets(st.integers(0, 5)),
     seed=st.integers(0, 100),
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_half_square_attains_the_minimax_rate_whatever_the_teleports(
     steps: list[float], schedule: frozenset[int], seed: int
 ) -> None:
@@ -266,7 +266,7 @@ def test_penalised_relu_network_is_coercive_again() -> None:
 
 
 @given(seed=st.integers(0, 1000), t=st.floats(0.0, 5.0))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_gradient_norm_grows_along_the_gradient_of_a_convex_function(seed: int, t: float) -> None:
     """Why a maximiser lies on the level set: f and ‖∇f‖ both grow along +∇f."""
     generator = torch.Generator().manual_seed(seed)

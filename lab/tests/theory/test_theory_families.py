@@ -44,7 +44,7 @@ def assert_bounds_hold(case: Case, schedule: frozenset[int], factor: float) -> N
 
 
 @given(spectrum=spectra, seed=st.integers(0, 1000), schedule=anything, factor=st.floats(0.1, 1.99))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_quadratics(spectrum: list[float], seed: int, schedule: frozenset[int], factor: float) -> None:
     assert_bounds_hold(quadratic_case("", spectrum, seed), schedule, factor)
 
@@ -55,7 +55,7 @@ def test_quadratics(spectrum: list[float], seed: int, schedule: frozenset[int], 
     schedule=anything,
     factors=st.lists(st.floats(0.1, 3.0), min_size=K, max_size=K),
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_quadratics_are_non_expansive_so_the_fast_rate_holds_for_any_steps(
     spectrum: list[float], seed: int, schedule: frozenset[int], factors: list[float]
 ) -> None:
@@ -79,7 +79,7 @@ def test_quadratics_are_non_expansive_so_the_fast_rate_holds_for_any_steps(
     schedule=anything,
     factor=st.floats(0.1, 1.99),
 )
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 def test_logistic_problems(
     n: int, log_penalty: float, seed: int, nearness: float, squeeze: float, schedule: frozenset[int], factor: float
 ) -> None:

@@ -140,7 +140,7 @@ def test_broken_rates_are_caught(mutant: Maker) -> None:
     curvatures=st.lists(st.floats(0.01, 1.0), min_size=HORIZON, max_size=HORIZON),
     step=st.floats(0.05, 1.99),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_rates_hold_for_every_schedule(
     schedule: frozenset[int], upper: float, lower: float, fraction: float, curvatures: list[float], step: float
 ) -> None:
@@ -159,7 +159,6 @@ def test_rates_hold_for_every_schedule(
 
 
 @given(upper=st.floats(1.0, 100.0), lower=st.floats(0.01, 1.0), half=st.integers(1, 60))
-@settings(deadline=None)
 def test_alternating_closed_form_is_the_explicit_rate(upper: float, lower: float, half: int) -> None:
     stability = Stability(upper, lower)
     closed = rates_stable.armijo_alternating(2 * half, L, R, stability)
@@ -182,7 +181,6 @@ def test_published_alternating_constant_does_not_follow_from_the_lemmas_near_qua
 
 
 @given(ratio=st.floats(1.193, 50.0), half=st.integers(1, 60), fraction=st.floats(0.01, 1.0))
-@settings(deadline=None)
 def test_published_alternating_constant_follows_from_the_lemmas_elsewhere(
     ratio: float, half: int, fraction: float
 ) -> None:
@@ -203,7 +201,6 @@ def test_published_corollary_names_iterations_at_which_its_own_bound_is_not_the_
 
 
 @given(upper=st.floats(1.0, 1000.0), lower=st.floats(0.01, 1.0), advantage=st.sampled_from([1.0, 4.0, 30.0]))
-@settings(deadline=None)
 def test_break_even_is_the_first_iteration_from_which_teleports_win(
     upper: float, lower: float, advantage: float
 ) -> None:
@@ -296,7 +293,7 @@ def test_published_armijo_decrease_fails_for_curvature_above_one() -> None:
 
 
 @given(schedule=st.frozensets(st.integers(1, HORIZON - 1)), upper=st.floats(1.01, 30.0), lower=st.floats(0.02, 1.0))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_recursion_proves_the_weights_of_the_main_text(schedule: frozenset[int], upper: float, lower: float) -> None:
     """2R²L/Σ_{k ∉ 𝒯, k < K} ρ^{n_k}, n_k the teleports after k: stronger than the appendix proves, and yet true."""
     stability = Stability(upper, lower)

@@ -12,6 +12,7 @@ import typer
 from levelport_lab.cli.bench import bench_command
 from levelport_lab.cli.data import app as data
 from levelport_lab.cli.demo import demo
+from levelport_lab.cli.interval import interval_command
 from levelport_lab.cli.play import play
 from levelport_lab.cli.problems import app as problems
 from levelport_lab.cli.reproduce import report_command, reproduce_command
@@ -40,6 +41,7 @@ def levelport(
 
 
 app.command("teleport")(teleport_function)
+app.command("interval")(interval_command)
 app.command("demo")(demo)
 app.command("play")(play)
 app.command("theory")(theory_command)

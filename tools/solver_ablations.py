@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 import levelport_lab.bench.zoo_practice  # noqa: F401  (enters its species)
-from levelport.numerics.tangent_lbfgs import _NEW, _Vectors
+from levelport.numerics.lbfgs import QuasiNewton
 from levelport.objective import Point
 from levelport.solvers import Auto, Solver, TeleportProblem
 from levelport.solvers.certificate import Frame
@@ -34,7 +34,7 @@ from levelport_lab.bench.zoo_run import Budget, Contestant, score
 from levelport_lab.problems.atomic import write_text
 
 ASCENT, WALLS = "levelport.solvers.ascent.", "levelport.solvers.walls."
-VECTORS = "levelport.numerics.tangent_lbfgs._Vectors."
+LBFGS = "levelport.numerics.lbfgs.QuasiNewton."
 DRAWS = 2
 BUDGETS = (Budget(25), Budget(50), Budget(150, "ge"))
 AS_IT_IS = "as it is"
@@ -46,20 +46,14 @@ def _gain(frame: Frame, point: Point, problem: TeleportProblem) -> float:
     return math.log(size / problem.start.gradient_norm) if size > 0.0 else -math.inf
 
 
-def _identity(vectors: _Vectors) -> Tensor:
-    return torch.ones_like(vectors.newest[0])
+def _identity(model: QuasiNewton) -> Tensor:
+    return torch.ones_like(model._S[0])
 
 
-def _with_the_shorter_scale(vectors: _Vectors, alpha: list[float], newest: int) -> Tensor:
-    """The solver takes γ = ⟨s, W⁻¹ s⟩/⟨s, y⟩; with this number in the place of ⟨s, W⁻¹ s⟩ it is ⟨s, y⟩/⟨y, W y⟩."""
-    products = _inner(vectors, alpha, newest)
-    s, y = vectors.step(newest), vectors.change(newest)
-    sy = torch.dot(s, y)
-    products[len(alpha) + _NEW + newest] = sy * sy / torch.dot(y, vectors._weights() * y)
-    return products
-
-
-_inner = _Vectors.inner
+def _with_the_shorter_scale(model: QuasiNewton, q: Tensor) -> Tensor:
+    """γ = ⟨s, y⟩/⟨y, W y⟩ instead of ⟨s, W⁻¹ s⟩/⟨s, y⟩."""
+    W, s, y = model._weights(), model._S[model._newest], model._Y[model._newest]
+    return q.mul_(W).mul_(torch.dot(s, y) / torch.dot(y, W * y))
 
 
 @dataclass(frozen=True)
@@ -102,13 +96,13 @@ VARIANTS: dict[str, Variant] = {
     "kinks crept along": Variant(
         "trials are shortened until one grows, however many have lost", {ASCENT + "_LOSERS": math.inf}
     ),
-    "no diagonal": Variant("L-BFGS begins with a multiple of the identity", {VECTORS + "_weights": _identity}),
+    "no diagonal": Variant("L-BFGS begins with a multiple of the identity", {LBFGS + "_weights": _identity}),
     "shorter scale": Variant(
-        "the shorter one of the two scales wherever no pair has been", {VECTORS + "inner": _with_the_shorter_scale}
+        "the shorter one of the two scales wherever no pair has been", {LBFGS + "_initial": _with_the_shorter_scale}
     ),
     "textbook beginning": Variant(
         "neither the diagonal nor the longer scale",
-        {VECTORS + "_weights": _identity, VECTORS + "inner": _with_the_shorter_scale},
+        {LBFGS + "_weights": _identity, LBFGS + "_initial": _with_the_shorter_scale},
     ),
     "pairs of log": Variant("L-BFGS learns from log ‖∇f‖ instead of -‖∇f‖^(-½)", {ASCENT + "_POWER": 0.0}),
     "no account of the excess": Variant(

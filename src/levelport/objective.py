@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from levelport.vectors import norm, read
 
 
 class ObjectiveError(ValueError):
@@ -101,77 +102,9 @@ class Ledger:
         return Cost(self.values, self.gradients, self.hvps)
 
 
-_SQUARE_IN_RANGE = 1e-140, 1e150
-_PIECES_IN_RANGE = 1e-12, 1e18  # the same in float32, whose long vectors are squared in their own precision
-_PIECE = 1024
-
-
-def norm(v: Tensor) -> Tensor:
-    """‖v‖₂ as a 0-d tensor, accumulated in float64 where the device has it.
-
-    Float32 gradients of badly scaled functions overflow when squared in their own precision, float64 ones above 1e154;
-    below 1e-162 squares vanish. Where that may have happened, v is brought near 1 by a power of two first.
-    """
-    if v.dtype != torch.float64 and v.device.type != "mps":
-        return torch.linalg.vector_norm(v, dtype=torch.float64)
-    size = torch.linalg.vector_norm(v)
-    if not _SQUARE_IN_RANGE[0] < float(size) < _SQUARE_IN_RANGE[1] and v.dtype == torch.float64 and v.numel():
-        largest = float(v.abs().max())
-        if 0.0 < largest < math.inf:
-            power = math.frexp(largest)[1]
-            size = _times_power(torch.linalg.vector_norm(_times_power(v, -power)), power)
-    return size
-
-
-def inner(a: Tensor, b: Tensor) -> float:
-    """⟨a, b⟩, in float64 where it has left the range of their own precision."""
-    product = float(torch.dot(a, b))
-    if (product == 0.0 or not math.isfinite(product)) and a.dtype != torch.float64 and a.device.type != "mps":
-        return float(torch.dot(a.double(), b.double()))
-    return product
-
-
-def all_finite(v: Tensor) -> bool:
-    """Whether v has neither infinities nor NaNs. Extremes pass on NaNs, and are found sooner than each is asked."""
-    return not v.numel() or all(map(math.isfinite, torch.stack([v.min(), v.max()]).tolist()))
-
-
-def read(scalars: Sequence[Tensor], lengths_of: Sequence[Tensor] = ()) -> list[float]:
-    """The scalars, or flat lists of them, and then ‖v‖₂ of the vectors, in one read: each one waits for the device."""
-    device = (lengths_of[0] if lengths_of else scalars[0]).device
-    exact = torch.float32 if device.type == "mps" else torch.float64
-    # The scalar of a loss may have another dtype than x, or live elsewhere.
-    taken = [v if v.dtype == exact and v.device == device else v.to(device, exact) for v in scalars]
-    taken += [_quick_norm(v, exact) for v in lengths_of]
-    numbers: list[float] = torch.hstack(taken).tolist() if len(taken) > 1 else [taken[0].item()]
-    for index, v in enumerate(lengths_of, len(numbers) - len(lengths_of)):
-        least, most = _PIECES_IN_RANGE if v.dtype == torch.float32 else _SQUARE_IN_RANGE
-        if not least < numbers[index] < most:
-            numbers[index] = float(norm(v))
-    return numbers
-
-
-def _quick_norm(v: Tensor, exact: torch.dtype) -> Tensor:
-    """‖v‖₂ to the precision of ``exact``, or of float32 vectors; it may leave the range of float32 on the way.
-
-    Where v is long, converting it takes longer than the sum. Pieces of a thousand numbers lose nothing in float32.
-    """
-    if v.dtype != torch.float32 or v.numel() < 64 * _PIECE:
-        return torch.linalg.vector_norm(v, dtype=exact)
-    whole = v.numel() // _PIECE * _PIECE
-    pieces = torch.linalg.vector_norm(v[:whole].view(-1, _PIECE), dim=1)
-    return torch.linalg.vector_norm(torch.hstack([pieces, torch.linalg.vector_norm(v[whole:])]), dtype=exact)
-
-
 def _without_graph(v: Tensor) -> Tensor:
     """Derivatives of an objective whose data have ``requires_grad`` come with graphs that nobody needs."""
     return v.detach() if v.requires_grad else v
-
-
-def _times_power(v: Tensor, power: int) -> Tensor:
-    """v · 2^power, in two halves: the power itself may lie outside the range."""
-    half = power // 2
-    return v * 2.0**half * 2.0 ** (power - half)
 
 
 class Point(ABC):
@@ -256,15 +189,11 @@ class Point(ABC):
     @property
     def normal(self) -> Tensor:
         """n = ∇f(x)/‖∇f(x)‖; the gradient must not vanish."""
-        return self.write_normal(None)
-
-    def write_normal(self, out: Tensor | None) -> Tensor:
-        """:attr:`normal`, written into ``out``."""
         limits = torch.finfo(self.gradient.dtype)
         if limits.tiny <= self.gradient_norm <= limits.max:
-            return torch.div(self.gradient, self.gradient_norm, out=out)
+            return self.gradient / self.gradient_norm
         scaled = self.gradient / self.gradient.abs().max()  # the norm itself is no number of this dtype
-        return torch.div(scaled, float(norm(scaled)), out=out)
+        return scaled / float(norm(scaled))
 
     @property
     def hessian_normal(self) -> Tensor:

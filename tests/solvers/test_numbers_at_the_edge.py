@@ -11,8 +11,8 @@ from torch import Tensor
 
 from levelport import Auto, Every, FunctionObjective, Never, Teleported, TeleportStatus, minimize, teleport
 from levelport.numerics.newton import newton_step
-from levelport.objective import all_finite, norm
 from levelport.optim import Armijo, Polyak
+from levelport.vectors import all_finite, norm
 
 
 def tensor(*entries: float) -> Tensor:

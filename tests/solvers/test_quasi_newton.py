@@ -1,4 +1,4 @@
-"""Both forms of L-BFGS, in matrices and in coefficients on the host, against the dense BFGS update."""
+"""L-BFGS in matrices against the dense BFGS update and the two-loop recursion."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from levelport.numerics.lbfgs import QuasiNewton
-from levelport.numerics.tangent_lbfgs import TangentQuasiNewton
+from levelport.numerics.lbfgs import QuasiNewton, pair_products
 
 Pairs = list[tuple[Tensor, Tensor]]
 
@@ -38,7 +37,7 @@ def dense_inverse(pairs: Pairs, memory: int, diagonal: Tensor | None = None) -> 
 
 @pytest.mark.parametrize("count", [1, 4, 5, 6, 13])
 @pytest.mark.parametrize("dimension", [3, 20])
-def test_is_bfgs_also_when_old_pairs_are_dropped(dimension: int, count: int) -> None:
+def test_is_bfgs_when_old_pairs_are_dropped(dimension: int, count: int) -> None:
     pairs = random_pairs(dimension, count)
     model = QuasiNewton(5)
     for s, y in pairs:
@@ -90,7 +89,7 @@ def diagonal_of(pairs: Pairs) -> Tensor:
 
 
 def two_loop(pairs: Pairs, diagonal: Tensor, r: Tensor) -> Tensor:
-    """Nocedal and Wright, algorithm 7.4, as it stands there."""
+    """Nocedal and Wright, algorithm 7.4."""
     q, alphas = r.clone(), []
     for s, y in reversed(pairs):
         alphas.append(s @ q / (s @ y))
@@ -101,37 +100,6 @@ def two_loop(pairs: Pairs, diagonal: Tensor, r: Tensor) -> Tensor:
     return d
 
 
-def step(model: TangentQuasiNewton, s: Tensor, y: Tensor, r: Tensor, n: Tensor) -> bool:
-    for row, vector in zip(model.newest, (s, y, r, n), strict=True):
-        row.copy_(vector)
-    return model.learn(model.products().tolist())
-
-
-@pytest.mark.parametrize("tangent", [False, True])
-@pytest.mark.parametrize("count", [1, 4, 5, 6, 13])
-@pytest.mark.parametrize("dimension", [3, 20, 10_001])
-@pytest.mark.parametrize("memory", [1, 5])
-def test_on_the_host_is_bfgs_projected(memory: int, dimension: int, count: int, tangent: bool) -> None:
-    """Dense where that fits, against the textbook's two loops where it does not."""
-    pairs = random_pairs(dimension, count) if dimension < 100 else sparse_pairs(dimension, count)
-    generator = torch.Generator().manual_seed(1)
-    r, n = torch.randn(2, dimension, generator=generator, dtype=torch.float64)
-    n /= n.norm()
-    model = TangentQuasiNewton(memory, r)
-    assert not model.informed
-    for s, y in pairs:
-        assert step(model, s, y, r, n)
-    diagonal = diagonal_of(pairs)
-    dense = dimension < 100
-    expected = dense_inverse(pairs, memory, diagonal) @ r if dense else two_loop(pairs[-memory:], diagonal, r)
-    if tangent:
-        expected -= torch.dot(expected, n) * n
-    found = model.direction(tangent=tangent)
-    torch.testing.assert_close(found.vector, expected, rtol=1e-8, atol=1e-8 * float(expected.norm()))
-    assert found.length == pytest.approx(float(expected.norm()), rel=1e-8)
-    assert found.slope == pytest.approx(float(torch.dot(expected, r)), rel=1e-7)
-
-
 def sparse_pairs(dimension: int, count: int) -> Pairs:
     """The same as :func:`random_pairs` without a dense matrix."""
     generator = torch.Generator().manual_seed(0)
@@ -140,62 +108,79 @@ def sparse_pairs(dimension: int, count: int) -> Pairs:
     return [(s, diagonal * s) for s in steps]
 
 
-def test_on_the_host_a_long_vector_in_single_precision_loses_no_digits() -> None:
+@pytest.mark.parametrize("count", [1, 4, 5, 6, 13])
+@pytest.mark.parametrize("dimension", [3, 20, 10_001])
+@pytest.mark.parametrize("memory", [1, 5])
+def test_diagonal_is_bfgs_from_that_diagonal(memory: int, dimension: int, count: int) -> None:
+    """Dense where that fits, against the two-loop recursion where it does not."""
+    pairs = random_pairs(dimension, count) if dimension < 100 else sparse_pairs(dimension, count)
+    r = torch.randn(dimension, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    model = QuasiNewton(memory, diagonal=True)
+    assert not model.informed
+    for s, y in pairs:
+        assert model.update(s, y)
+    diagonal = diagonal_of(pairs)
+    dense = dimension < 100
+    expected = dense_inverse(pairs, memory, diagonal) @ r if dense else two_loop(pairs[-memory:], diagonal, r)
+    torch.testing.assert_close(model.apply(r), expected, rtol=1e-8, atol=1e-8 * float(expected.norm()))
+
+
+def test_many_pairs_are_the_two_loop_recursion() -> None:
+    """With 400 pairs and more, products of a Hessian among them."""
+    pairs = sparse_pairs(1000, 450)
+    model = QuasiNewton(400)
+    for s, y in pairs:
+        assert model.update(s, y)
+    assert len(model) == 400
+    s, y = pairs[-1]
+    v = torch.linspace(-1, 2, 1000, dtype=torch.float64)
+    expected = two_loop(pairs[-400:], (s @ y) / (y @ y) * torch.ones_like(v), v)
+    torch.testing.assert_close(model.apply(v), expected, rtol=1e-7, atol=1e-7 * float(expected.norm()))
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_long_float32_vectors_lose_no_digits(diagonal: bool) -> None:
     """Summed one after the other in float32, products of 300 000 numbers are wrong in the fifth digit."""
     generator = torch.Generator().manual_seed(0)
-    diagonal = torch.logspace(0, -2, 300_000)
+    scales = torch.logspace(0, -2, 300_000)
     steps = torch.randn(6, 300_000, generator=generator)
-    r, n = torch.randn(2, 300_000, generator=generator)
-    n /= n.norm()
-    model, exact = TangentQuasiNewton(5, r), TangentQuasiNewton(5, r.double())
+    r = torch.randn(300_000, generator=generator)
+    model, exact = QuasiNewton(5, diagonal=diagonal), QuasiNewton(5, diagonal=diagonal)
     for s in steps:
-        assert step(model, s, diagonal * s, r, n)
-        assert step(exact, s.double(), (diagonal * s).double(), r.double(), n.double())
-    found, expected = model.direction(), exact.direction()
-    assert found.length == pytest.approx(expected.length, rel=1e-6)
-    assert found.slope == pytest.approx(expected.slope, rel=1e-6)
-    assert float((found.vector - expected.vector).norm()) <= 1e-6 * expected.length
+        assert model.update(s, scales * s)
+        assert exact.update(s.double(), (scales * s).double())
+    found, expected = model.apply(r), exact.apply(r.double())
+    assert float((found - expected).norm()) <= 1e-6 * float(expected.norm())
 
 
-def test_on_the_host_refused_pairs_change_nothing() -> None:
-    """Those of negative curvature, those that underflow, and vectors that are no pair; r and n are taken note of."""
-    pairs = random_pairs(6, 5)
-    r, n = torch.eye(6, dtype=torch.float64)[:2]
-    model, other = TangentQuasiNewton(3, r), TangentQuasiNewton(3, r)
-    for s, y in pairs:
-        step(model, s, y, n, r)
-        step(other, s, y, r, n)
-    assert not step(model, s, -y, r, n)
-    assert not step(model, s, 1e-200 * y, r, n)
-    assert not model.learn(model.products().tolist(), pair=False)
-    found, expected = model.direction(), other.direction()
-    torch.testing.assert_close(found.vector, expected.vector)
-    assert found.slope == pytest.approx(expected.slope)
-    model.forget()
-    assert not model.informed
-    assert step(model, s, 2.0 * s, r, n)
-    torch.testing.assert_close(model.direction().vector, 0.5 * r)
+def test_products_that_were_read_before_are_used() -> None:
+    (s, y), r = random_pairs(6, 1)[0], torch.ones(6, dtype=torch.float64)
+    model, other = QuasiNewton(3, diagonal=True), QuasiNewton(3, diagonal=True)
+    assert model.update(s, y, pair_products(s, y).tolist())
+    assert other.update(s, y)
+    assert torch.equal(model.apply(r), other.apply(r))
+    assert not model.update(s, y, [-1.0, 1.0, 1.0])
 
 
-@pytest.mark.parametrize("dimension", [3, 5001])
-def test_on_the_host_projecting_takes_the_normal_out_of_s_and_y(dimension: int) -> None:
-    s, y, r, n = torch.randn(4, dimension, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    n /= n.norm()
-    model = TangentQuasiNewton(2, r)
-    for row, vector in zip(model.newest, (s, y, r, n), strict=True):
-        row.copy_(vector)
-    model.project()
-    for row, expected in zip(model.newest, (s - (s @ n) * n, y - (y @ n) * n, r, n), strict=True):
-        torch.testing.assert_close(row, expected)
+def test_refused_pairs_change_nothing() -> None:
+    """Those of negative curvature, and those that underflow."""
+    r = torch.ones(6, dtype=torch.float64)
+    model = QuasiNewton(3, diagonal=True)
+    for s, y in random_pairs(6, 5):
+        assert model.update(s, y)
+    expected = model.apply(r)
+    assert not model.update(s, -y)
+    assert not model.update(s, 1e-200 * y)
+    assert torch.equal(model.apply(r), expected)
 
 
-def test_on_the_host_factors_beyond_the_range_do_no_lasting_harm() -> None:
-    """γ is infinite in float32 here. Infinity times the zeros that rows are padded with must not outlive it."""
+def test_factors_beyond_the_range_do_no_lasting_harm() -> None:
+    """γ is infinite in float32 here, and not after the pairs are dropped."""
     s = torch.randn(5001, generator=torch.Generator().manual_seed(0))
-    r, n = torch.eye(5001)[:2]
-    model = TangentQuasiNewton(3, r)
-    assert step(model, 1e17 * s, 2e-23 * s, r, n)
-    assert not math.isfinite(float(model.direction().vector.norm()))
+    r = torch.eye(5001)[0]
+    model = QuasiNewton(3, diagonal=True)
+    assert model.update(1e17 * s, 2e-23 * s)
+    assert not math.isfinite(float(model.apply(r).norm()))
     model.forget()
-    assert step(model, s, 2.0 * s, r, n)
-    torch.testing.assert_close(model.direction().vector, 0.5 * r)
+    assert model.update(s, 2.0 * s)
+    torch.testing.assert_close(model.apply(r), 0.5 * r)

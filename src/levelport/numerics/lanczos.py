@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from levelport.numerics.curvature import hessian_by_columns
-from levelport.objective import Point, norm, read
+from levelport.objective import Point
+from levelport.vectors import norm, read
 
 DENSE_LIMIT = 400
 """Up to this dimension :func:`extremes` writes the Hessian out, one HVP per column."""

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from levelport.numerics.curvature import hessian_matrix
-from levelport.objective import Objective, Point, inner, norm
+from levelport.objective import Objective, Point
 from levelport.objectives.linear import LinearObjective
+from levelport.vectors import inner, norm
 
 DENSE_LIMIT = 3000
 """Largest number of parameters of a linear model for which the Hessian is formed and factorised."""

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from levelport.objective import Point, inner
+from levelport.objective import Point
+from levelport.vectors import inner
 
 
 @dataclass(frozen=True)

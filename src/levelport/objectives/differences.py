@@ -15,7 +15,8 @@ import math
 import torch
 from torch import Tensor
 
-from levelport.objective import Ledger, Objective, ObjectiveError, Point, read
+from levelport.objective import Ledger, Objective, ObjectiveError, Point
+from levelport.vectors import read
 
 
 class GradientDifferences(Objective):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from levelport import checks
-from levelport.objective import Cost, Objective, Point, all_finite
+from levelport.objective import Cost, Objective, Point
 from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.function import as_objective
 from levelport.objectives.isolation import full_precision
@@ -32,6 +32,7 @@ from levelport.optim.step_rule import StepRule
 from levelport.optim.transaction import Stride, land
 from levelport.optim.undo import Guard
 from levelport.solvers import Certificate, Move, Settings, Solver, TeleportResult, move_from
+from levelport.vectors import all_finite
 
 METHODS: dict[str, Callable[[], StepRule]] = {
     "auto": lambda: defaults.METHOD,

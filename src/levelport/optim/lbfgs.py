@@ -18,9 +18,10 @@ import torch
 from levelport import checks
 from levelport.numerics.lbfgs import QuasiNewton
 from levelport.numerics.strong_wolfe import strong_wolfe
-from levelport.objective import Objective, Point, norm
+from levelport.objective import Objective, Point
 from levelport.optim.step_rule import Step, after_teleport
 from levelport.solvers import TeleportResult
+from levelport.vectors import norm
 
 
 @dataclass(frozen=True)

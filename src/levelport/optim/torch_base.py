@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from levelport.objective import ObjectiveError, norm
+from levelport.objective import ObjectiveError
 from levelport.objectives.failures import SPARSE_GRADIENT
+from levelport.vectors import norm
 
 
 class FlatOptimizer(torch.optim.Optimizer):

@@ -19,8 +19,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from levelport.objective import Cost, Objective, Point, norm
+from levelport.objective import Cost, Objective, Point
 from levelport.solvers import Certificate, Move, TeleportResult
+from levelport.vectors import norm
 
 _SHARE = 0.1  # of the predicted decrease
 _TRIALS = 12  # halvings of 1/λ

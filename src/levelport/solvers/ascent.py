@@ -27,22 +27,25 @@ While ‖g‖ still grows fast, φ is often convex along the path, and L-BFGS le
 those of -2 ‖g‖^(-½), which increases with φ and is less convex: its gradient is ‖g‖^(-½) r, the same direction.
 
 Where no pair has been, B⁻¹ is a diagonal with the longer scale that the newest pair allows
-(:mod:`levelport.numerics.tangent_lbfgs`): a trial in vain costs less than an iteration, which takes an HVP.
+(:mod:`levelport.numerics.lbfgs`): a trial in vain costs less than an iteration, which takes an HVP.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
-from levelport.numerics.tangent_lbfgs import Direction, TangentQuasiNewton
-from levelport.objective import Point, read
+from levelport.numerics.lbfgs import QuasiNewton, pair_products
+from levelport.objective import Point
 from levelport.solvers.certificate import Certificate, Frame, is_kkt, split
 from levelport.solvers.contract import Monitor, TeleportProblem
 from levelport.solvers.result import TeleportStatus
 from levelport.solvers.retraction import parabola_root, retract, shifted
 from levelport.solvers.trust import INSIDE, room
+from levelport.vectors import dots, read
 
 _SUFFICIENT = 1e-4  # fraction of the predicted growth of the merit that a step must achieve
 _MAX_TRIALS = 12
@@ -63,6 +66,15 @@ _NEAR = 0.1  # the level is near if what f changes over so much of the last step
 _BROKEN = 0.02  # loss of log ‖∇f‖ on the way to the level, from which on the ascent goes back to where it keeps it
 _A_GOOD_PART = 0.3  # growth of log ‖∇f‖ over the distance come; 1 and ½ where it grows as that, or as its root
 _MAX_IDLE = 6  # steps without a new best merit, which roundings may call for
+_LEAST_COSINE = 1e-6  # between the direction and the gradient of log ‖∇f‖; below it L-BFGS starts again
+
+
+class Direction(NamedTuple):
+    """A vector d with its slope ⟨d, r⟩ and its length."""
+
+    vector: Tensor
+    slope: float
+    length: float
 
 
 class LevelSetAscent:
@@ -81,7 +93,7 @@ class LevelSetAscent:
         monitor: Monitor,
         start: Point,
         *,
-        vectors: TangentQuasiNewton,
+        vectors: QuasiNewton,
         radius: float,
         length: float,
     ) -> None:
@@ -110,38 +122,36 @@ class LevelSetAscent:
         return self.frame.point
 
     def _frame(self, point: Point, old: Frame | None = None) -> Frame:
-        """One HVP at ``point``, and no more: its graphs and the product itself are let go of.
+        """One HVP at ``point``, and no more: its graphs and the product itself are released.
 
-        After a step from ``old`` L-BFGS is given the step and the change of -‖g‖^(-½) r, both seen in the new tangent
-        space. All numbers come in one read from the device. The vectors of a frame are rows of L-BFGS's matrix, so
-        the next frame overwrites them.
+        After a step from ``old`` L-BFGS is given the step and the change of -‖g‖^(-½) r, both projected onto the new
+        tangent space. All numbers come in one read from the device.
         """
         model, expected, size = self._quasi_newton, self._on_level, point.gradient_norm
-        s, y, r, n = model.newest
-        point.write_normal(n)
-        image = point.hessian_normal_of(n)
-        along, tangential = split(n, image)
-        gradient = tangential if expected else image
-        if old is not None:
-            torch.sub(point.x, old.point.x, out=s)
-            ratio = (old.point.gradient_norm / size) ** _POWER  # y before r, where the old ascent is
-            if ratio / size <= torch.finfo(y.dtype).max:
-                torch.sub(old.ascent, gradient, alpha=ratio / size, out=y)
-            else:  # a factor alpha= must not exceed the range of the dtype
-                torch.sub(old.ascent, torch.div(gradient, size, out=y), alpha=ratio, out=y)
+        normal = point.normal
+        image = point.hessian_normal_of(normal)
+        point.release()
+        point.forget_product()
+        along, tangential = split(normal, image)
+        ascent = (tangential if expected else image) / size
+        if old is None:
+            curvature, residual = read([along], [tangential])
+        else:
+            ratio = (old.point.gradient_norm / size) ** _POWER
+            s, y = point.x - old.point.x, (-ratio * ascent).add_(old.ascent)
             if expected:
-                model.project()
-        torch.div(gradient, size, out=r)
-        curvature, *products, residual = read([along, model.products()], [tangential])
+                for v in (s, y):
+                    v.addcmul_(normal, torch.dot(normal, v), value=-1.0)
+            curvature, *products, residual = read([along, pair_products(s, y)], [tangential])
         point.product_sizes = curvature, residual, math.hypot(curvature, residual)
         on_level = self.problem.level_set or (curvature >= 0.0 and not self._inside(point))
         if on_level != expected:
             model.forget()
-            torch.div(tangential if on_level else image, size, out=r)
-        frame = Frame.of(point, n, r, on_level=on_level)
-        if on_level == expected and frame.finite:
-            model.learn(products, pair=old is not None)
-        _let_go(point)
+            ascent = (tangential if on_level else image) / size
+        del image, tangential  # so that L-BFGS may use their room
+        frame = Frame.of(point, normal, ascent, on_level=on_level)
+        if old is not None and on_level == expected and frame.finite:
+            model.update(s, y, products)
         return frame
 
     def _inside(self, point: Point) -> bool:
@@ -246,9 +256,12 @@ class LevelSetAscent:
         """d = B⁻¹ r in the tangent space; steepest ascent where L-BFGS has no ascent direction."""
         frame, model = self.frame, self._quasi_newton
         if model.informed:
-            found = model.direction(tangent=frame.on_level)
-            if math.isfinite(found.length) and found.slope > 1e-6 * found.length * frame.ascent_norm:
-                return found
+            d = model.apply(frame.ascent)
+            if frame.on_level:
+                d.addcmul_(frame.normal, torch.dot(frame.normal, d), value=-1.0)
+            slope, length = read([dots(d[None], frame.ascent)], [d])
+            if math.isfinite(length) and slope > _LEAST_COSINE * length * frame.ascent_norm:
+                return Direction(d, slope, length)
             model.forget()
         return Direction(frame.ascent, frame.ascent_norm * frame.ascent_norm, frame.ascent_norm)
 
@@ -365,9 +378,7 @@ class LevelSetAscent:
         entry = self.point if done else self._best
         inside = not self._on_level if done else self._best_inside
         free = inside and self.problem.feasible(entry.value)  # a larger gradient there than at the level
-        # The direction is done with, so that no vector more is needed.
-        normal = entry.write_normal(self._quasi_newton.newest[0])
-        self.landed = entry if free else retract(self.problem, entry, self.frame.certificate.curvature, normal)
+        self.landed = entry if free else retract(self.problem, entry, self.frame.certificate.curvature)
         self.monitor.offer(self.landed)
         if done and self.landed is not self.point and self.landed.finite and self.landed.gradient_norm > 0.0:
             # The product that is spent here is the one that the certificate of the point returned would take.
@@ -400,7 +411,7 @@ class LevelSetAscent:
         self.status, self.merit, self._distance = None, -math.inf, math.inf
         self._enter(self._frame(point))
 
-    def let_go(self) -> TangentQuasiNewton:
+    def let_go(self) -> QuasiNewton:
         """The vectors of an ascent that is over, for another one; the frame's are among them."""
         self._quasi_newton.forget()
         return self._quasi_newton
@@ -417,11 +428,6 @@ class LevelSetAscent:
         self._quasi_newton.forget()
         if math.isfinite(self._step_length):
             self._step_length *= 0.1
-
-
-def _let_go(point: Point) -> None:
-    point.release()
-    point.forget_product()
 
 
 def _top(step: float, promised: float, growth: float) -> float:

@@ -18,12 +18,13 @@ from dataclasses import dataclass
 import torch
 
 from levelport import checks
-from levelport.numerics.tangent_lbfgs import TangentQuasiNewton
-from levelport.objective import Point, read
+from levelport.numerics.lbfgs import QuasiNewton
+from levelport.objective import Point
 from levelport.solvers import walls
 from levelport.solvers.ascent import LevelSetAscent
 from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.result import TeleportStatus
+from levelport.vectors import read
 
 _RADIUS_FACTOR = 100.0  # the derived trust radius in units of the problem's own length
 _FEWEST, _MOST = 10, 30  # pairs of L-BFGS; a run of 50 products hardly has more
@@ -68,7 +69,7 @@ class Auto(Solver):
         radius = problem.radius if problem.radius is not None else _RADIUS_FACTOR * length
 
         def ascent(start: Point, after: LevelSetAscent | None = None) -> LevelSetAscent:
-            vectors = TangentQuasiNewton(self.pairs(start.x.numel()), start.x) if after is None else after.let_go()
+            vectors = QuasiNewton(self.pairs(start.x.numel()), diagonal=True) if after is None else after.let_go()
             return LevelSetAscent(problem, monitor, start, vectors=vectors, radius=radius, length=length)
 
         higher = _both_sides(problem, monitor, ascent)

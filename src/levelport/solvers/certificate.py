@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from levelport.objective import Point, read
+from levelport.objective import Point
+from levelport.vectors import read
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ from typing import Self
 
 import torch
 
-from levelport.objective import Cost, Objective, Point, all_finite, norm
+from levelport.objective import Cost, Objective, Point
 from levelport.solvers.certificate import Certificate
 from levelport.solvers.result import TeleportStatus, TraceRow
+from levelport.vectors import all_finite, norm
 
 Callback = Callable[[TraceRow, Point], object]
 """Called once per iteration; a true return value stops the solve."""

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from levelport.objective import Objective, Point, all_finite, norm
+from levelport.objective import Objective, Point
 from levelport.objectives.isolation import full_precision
 from levelport.solvers.certificate import Certificate
 from levelport.solvers.contract import Callback, Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.result import TeleportResult, TeleportStatus
 from levelport.solvers.settings import Settings
+from levelport.vectors import all_finite, norm
 
 _LEVEL_SET_SLACK = 1e-9  # relative distance from the level that counts as on it
 

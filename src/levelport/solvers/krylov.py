@@ -33,12 +33,13 @@ from torch import Tensor
 
 from levelport import checks
 from levelport.numerics.lanczos import KrylovModel
-from levelport.objective import Objective, Point, norm
+from levelport.objective import Objective, Point
 from levelport.objectives.differences import GradientDifferences
 from levelport.solvers.certificate import Certificate
 from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.result import TeleportStatus
 from levelport.solvers.trust import INSIDE, distance_to_sphere
+from levelport.vectors import norm
 
 _COARSEST = 0.5  # residual of the Newton system, relative to the gradient
 _REFINEMENT = 0.3  # its power of ‖g‖/‖g₀‖; 0.25 to 0.5 cost within 7 % of each other on logistic problems

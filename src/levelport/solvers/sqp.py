@@ -59,11 +59,12 @@ from typing import Literal
 import torch
 
 from levelport import checks
-from levelport.objective import Point, norm
+from levelport.objective import Point
 from levelport.solvers.certificate import Certificate
 from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.result import TeleportStatus
 from levelport.solvers.retraction import retract
+from levelport.vectors import norm
 
 GROWTH_RATIO = 5.0
 """Released mode: ρ grows where the left side of the merit test is at least this many times the right side.

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from levelport.objective import read
+from levelport.vectors import read
 
 INSIDE = 0.95
 """The part of the radius that steps may use; the rest is room for the way back onto the level."""

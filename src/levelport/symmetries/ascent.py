@@ -12,10 +12,11 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from levelport.objective import Point, all_finite, norm
+from levelport.objective import Point
 from levelport.solvers.certificate import Certificate
 from levelport.solvers.contract import Monitor, Outcome, TeleportProblem
 from levelport.solvers.result import TeleportStatus
+from levelport.vectors import all_finite, norm
 
 _TRIALS = 8
 

@@ -14,10 +14,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from levelport.objective import Point, all_finite
+from levelport.objective import Point
 from levelport.solvers.certificate import Certificate
 from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.result import TeleportStatus
+from levelport.vectors import all_finite
 
 Exactness = Literal["all inputs", "these inputs", "approximately"]
 

@@ -25,13 +25,14 @@ import torch
 from torch import Tensor, nn
 
 from levelport import checks
-from levelport.objective import Objective, norm
+from levelport.objective import Objective
 from levelport.solvers.contract import Monitor, Outcome, TeleportProblem
 from levelport.solvers.result import TeleportStatus
 from levelport.symmetries.ascent import ascend_gradient
 from levelport.symmetries.binding import distributed, places
 from levelport.symmetries.chain import UnsupportedModuleError
 from levelport.symmetries.move import Exactness, SymmetrySolver
+from levelport.vectors import norm
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from levelport.objective import Objective, Point, norm
+from levelport.objective import Objective, Point
 from levelport.objectives.module import ModuleObjective
 from levelport.optim import Armijo, Never, minimize
 from levelport.solvers import SQP, Auto, Settings, Solver, TeleportProblem, teleport_from
@@ -37,6 +37,7 @@ from levelport.symmetries import (
 )
 from levelport.symmetries.balance import smallest_weights
 from levelport.symmetries.scales import ScaleGroup
+from levelport.vectors import norm
 from levelport_lab.engine.spec import Run, RunSpec
 from levelport_lab.problems.registry import problem
 

@@ -8,9 +8,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from levelport.objective import Objective, Point, all_finite
+from levelport.objective import Objective, Point
 from levelport.objectives.module import ModuleObjective
 from levelport.optim import Armijo, Teleported, minimize
+from levelport.vectors import all_finite
 from levelport_lab.bench.families import Family
 from levelport_lab.bench.metered import Metered, TorchFunction
 

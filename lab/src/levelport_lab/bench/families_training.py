@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from levelport.objective import all_finite
+from levelport.vectors import all_finite
 from levelport_lab.bench.families import FAMILIES, Place, part_of
 from levelport_lab.bench.families_loop import DefaultTraining, Optimizer, Training
 from levelport_lab.engine.spec import Run, RunSpec

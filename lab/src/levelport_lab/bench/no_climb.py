@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from levelport.numerics.lanczos import KrylovModel
-from levelport.objective import norm
 from levelport.solvers import Krylov
+from levelport.vectors import norm
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,9 @@ from torch import Tensor
 
 from levelport.numerics.curvature import hessian_by_columns
 from levelport.numerics.newton import newton_step
-from levelport.objective import Objective, Point, all_finite
+from levelport.objective import Objective, Point
 from levelport.objectives.linear import LinearObjective, LogisticLoss
+from levelport.vectors import all_finite
 from levelport_lab.theory.constants import DIMENSION_WRITTEN_OUT, Constants
 from levelport_lab.theory.rates_stable import Stability
 from levelport_lab.theory.stability import self_concordant_stability, stability_ratio

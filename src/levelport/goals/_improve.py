@@ -17,12 +17,13 @@ from levelport.goals.feasible_sqp import Descent, feasible_sqp
 from levelport.goals.goal import Aim, Distance, Norm
 from levelport.goals.pairs import Pairs
 from levelport.goals.result import ImproveResult, ImproveRow, ImproveStatus
-from levelport.objective import Objective, ObjectiveError, Point, all_finite
+from levelport.objective import Objective, ObjectiveError, Point
 from levelport.objectives.batches import Batches, Loss
 from levelport.objectives.function import FunctionObjective, as_objective
 from levelport.objectives.isolation import full_precision
 from levelport.objectives.parameters import ParametersObjective
 from levelport.objectives.structure import Structure, X
+from levelport.vectors import all_finite
 
 _MEMORY = 20
 _SHORTER = 5  # halvings of a move that raises f on the unused batches

@@ -16,9 +16,10 @@ from levelport.goals.goal import Aim
 from levelport.goals.quantities import Quantities
 from levelport.goals.result import End, EndStatus, IntervalResult
 from levelport.goals.setup import Setup, prepare, rise_of
-from levelport.objective import Cost, Objective, norm
+from levelport.objective import Cost, Objective
 from levelport.objectives.isolation import full_precision
 from levelport.objectives.structure import X
+from levelport.vectors import norm
 
 MAX_COST = 2000.0
 """Gradient equivalents per end where none are given: curved ends of the test problems took up to 1100."""

@@ -15,9 +15,10 @@ from levelport.goals.chart import Chart, Region, Site
 from levelport.goals.ends import Task
 from levelport.numerics.curvature import hessian_by_columns
 from levelport.numerics.newton import find_minimum, newton_step
-from levelport.objective import Cost, Objective, ObjectiveError, Point, all_finite
+from levelport.objective import Cost, Objective, ObjectiveError, Point
 from levelport.objectives.function import as_objective
 from levelport.objectives.structure import Structure, X
+from levelport.vectors import all_finite
 
 _CLEARLY = 1e-2  # share of the rise that a Newton step may lower f by before x is no minimiser
 _ALWAYS = 100  # dimension up to which the Hessian is always taken

@@ -119,7 +119,7 @@ def sir(seed: int = 0) -> Likelihood:
 def design(seed: int, samples: int, features: int) -> Tensor:
     """Correlated normal features and an intercept."""
     rng = generator(seed)
-    mixing = torch.eye(features, dtype=DTYPE) + 0.2 * normal(rng, features, features)
+    mixing = torch.eye(features, dtype=DTYPE) + 0.6 / features**0.5 * normal(rng, features, features)
     return torch.cat([torch.ones(samples, 1, dtype=DTYPE), normal(rng, samples, features) @ mixing], dim=1)
 
 

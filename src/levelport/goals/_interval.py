@@ -11,9 +11,9 @@ from typing import Any
 from torch import Tensor
 
 from levelport import checks
-from levelport.goals.ends import Found, Task, find_end
+from levelport.goals.ends import Task, find_end
 from levelport.goals.goal import Aim
-from levelport.goals.quantities import Quantities
+from levelport.goals.quantities import Quantities, Quantity
 from levelport.goals.result import End, EndStatus, IntervalResult
 from levelport.goals.setup import Setup, prepare, rise_of
 from levelport.objective import Cost, Objective
@@ -24,13 +24,11 @@ from levelport.vectors import norm
 MAX_COST = 2000.0
 """Gradient equivalents per end where none are given: curved ends of the test problems took up to 1100."""
 
-_POOL = 30  # pairs of f kept for the quantities to come
-
 
 def interval(
     fun: Callable[[Any], Tensor] | Objective,
     x: X,
-    quantity: Callable[[Any], Tensor] | None = None,
+    quantity: Quantity = None,
     *,
     rise: float | None = None,
     confidence: float | None = None,
@@ -46,8 +44,8 @@ def interval(
         fun: f, a differentiable function of ``x`` that returns a scalar tensor, or an :class:`Objective`. For
             confidence intervals a summed negative log-likelihood, without a penalty.
         x: the minimiser of f: a tensor, or a list or dict of tensors; for an Objective, a flat vector.
-        quantity: a differentiable function of ``x`` that returns a scalar or a tensor, one interval per entry; None
-            takes every entry of ``x``.
+        quantity: a differentiable function of ``x`` that returns a scalar or a tensor, one interval per entry; or the
+            positions of entries of ``x``, counted through all its tensors; None takes every entry.
         rise: the region is {f ≤ f(x) + rise}.
         confidence: takes the rise for a likelihood interval of this confidence: half the χ² quantile with one degree of
             freedom, 1.92 for 0.95. Exactly one of ``rise`` and ``confidence`` is required.
@@ -79,7 +77,7 @@ def interval(
     checks.number("tol", tol, above=0.0, below=1.0)
     budget = MAX_COST if max_cost is None else max_cost
     checks.number("max_cost", budget, above=0.0)
-    if quantity is not None:
+    if quantity is not None and not isinstance(quantity, Sequence):
         checks.function("quantity", quantity, of="x")
     if callback is not None:
         checks.function("callback", callback, of="end")
@@ -126,19 +124,17 @@ def _both_ends(
     max_cost: float,
     callback: Callable[[End[X]], object] | None,
 ) -> Iterator[tuple[End[X], End[X]]]:
-    """The ends of one quantity after the other; pairs of f are handed on where there is no Hessian."""
+    """The ends of one quantity after the other."""
     task = setup.task(rise, tol) if not setup.trouble else None
-    pool: list[tuple[Tensor, Tensor]] = []
     stopped = False
     for name, goal in zip(quantities.names, quantities.goals, strict=True):
         ends: list[End[X]] = []
-        first: Found | None = None
         for side in ("lower", "upper"):
             if task is None or stopped:
                 detail = setup.trouble or "the callback asked to stop"
                 end = _not_searched(setup, goal, name, side, EndStatus.BUDGET if stopped else EndStatus.FAILED, detail)
             else:
-                end, first = _end(setup, task, goal, name, side, max_cost, pool, first)
+                end = _end(setup, task, goal, name, side, max_cost)
                 stopped = bool(callback is not None and callback(end))
             ends.append(end)
         yield ends[0], ends[1]
@@ -151,10 +147,8 @@ def _end(
     name: str,
     side: str,
     max_cost: float,
-    pool: list[tuple[Tensor, Tensor]],
-    mirror: Found | None,
-) -> tuple[End[X], Found]:
-    """One end for people, and as it was found."""
+) -> End[X]:
+    """One end in the user's variables."""
     began = time.perf_counter()
     before = setup.objective.cost + goal.cost
 
@@ -162,12 +156,7 @@ def _end(
         return setup.objective.cost + goal.cost - before
 
     sign = 1.0 if side == "lower" else -1.0
-    found = find_end(
-        task, Aim(goal, sign, task.region.chart), lambda: cost().gradient_equivalents >= max_cost, pool, mirror
-    )
-    if not task.warm:
-        pool.extend(found.pairs_of_f)
-        del pool[:-_POOL]
+    found = find_end(task, Aim(goal, sign, task.region.chart), lambda: cost().gradient_equivalents >= max_cost)
     reached = found.reading.point.value
     unbounded = found.status is EndStatus.UNBOUNDED
     estimate = goal.at(task.start.point.x).value
@@ -175,7 +164,7 @@ def _end(
     if unbounded:
         way = found.site.point.x - task.start.point.x
         direction = setup.assembled(way / float(norm(way)))
-    end = End(
+    return End(
         name=name,
         side=side,
         bound=-sign * math.inf if unbounded else reached,
@@ -185,7 +174,7 @@ def _end(
         status=found.status,
         angle=found.angle,
         price=found.price / task.region.unit,
-        wald=estimate - sign * found.wald if task.warm else math.nan,
+        wald=estimate - sign * found.wald,
         cost=replace(cost(), seconds=time.perf_counter() - began),
         iterations=found.iterations,
         detail=found.detail,
@@ -193,7 +182,6 @@ def _end(
         minimum=setup.assembled(found.lower.point.x) if found.lower is not None else None,
         minimum_value=found.lower.point.value if found.lower is not None else math.nan,
     )
-    return end, found
 
 
 def _not_searched(setup: Setup[X], goal: Objective, name: str, side: str, status: EndStatus, detail: str) -> End[X]:

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-
-from torch import Tensor
+from dataclasses import dataclass
 
 from levelport.goals.chart import Region, Site
 from levelport.goals.feasible_sqp import Descent, feasible_sqp
 from levelport.goals.goal import Aim, Reading
 from levelport.goals.pairs import Pairs
+from levelport.goals.recycled import Recycled
 from levelport.goals.result import EndStatus
 from levelport.goals.verify import second_look
 from levelport.goals.wald import Limits, Search, repeated_wald
 
 _STEPS = 5  # Wald steps after which a region counts as curved
-_STEPS_COLD = 200  # the same without a Hessian, where steps also have to learn it
+_INEXACT = 1e-4  # relative error of the Wald width's square, where the inverse Hessian is found by conjugate gradients
+_STRICTER = 0.3  # factor of the tolerance there
 _MEMORY = 60
 _FAR = 100.0  # Wald widths after which there is no end
 _ANGLES = (1e-4, 1e-5, 1e-6)  # of feasible SQP, one after the other while a second look still sees a gain
@@ -43,7 +43,6 @@ class Found:
     wald: float
     iterations: int
     lower: Site | None
-    pairs_of_f: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     detail: str = ""
 
 
@@ -55,34 +54,26 @@ class Task:
         region, start: the region and the minimiser in it.
         tol: allowed error of an end, relative to the half width.
         lower_than: F below which a point shows that the start is no minimiser.
-        warm: whether the chart has the Hessian; then pairs start from the identity.
+        recycled: the inverse Hessian where the chart does not have it.
     """
 
     region: Region
     start: Site
     tol: float
     lower_than: float
-    warm: bool
+    recycled: Recycled | None = None
 
 
-def find_end(
-    task: Task,
-    aim: Aim,
-    spent: Callable[[], bool],
-    pool: list[tuple[Tensor, Tensor]],
-    mirror: Found | None = None,
-) -> Found:
-    """The end of h in the direction of ``aim``.
-
-    Without a Hessian, ``pool`` holds pairs of F from earlier ends, and ``mirror`` is the other end: the search starts
-    from its mirror image.
-    """
+def find_end(task: Task, aim: Aim, spent: Callable[[], bool]) -> Found:
+    """The end of h in the direction of ``aim``."""
     reading = aim.at(task.start)
-    pairs = _initial_pairs(task, reading, pool)
+    tol = task.tol
+    if task.recycled is not None:
+        task.recycled.solve(reading.gradient, relative=_INEXACT)
+        tol *= _STRICTER
+    pairs = Pairs(_MEMORY, 1.0, fixed=True, base=task.recycled)
     search = Search(task.start, reading, reading.value)
-    steps = _STEPS if task.warm else _STEPS_COLD
-    tol = task.tol if task.warm else 0.1 * task.tol
-    repeated_wald(task.region, aim, search, pairs, Limits(tol, steps, _FAR, spent, task.lower_than))
+    repeated_wald(task.region, aim, search, pairs, Limits(tol, _STEPS, _FAR, spent, task.lower_than))
     found = Found(
         search.site,
         search.reading,
@@ -92,7 +83,6 @@ def find_end(
         search.wald,
         search.iterations,
         search.lower,
-        search.pairs_of_f,
     )
     if search.unbounded:
         found.status = EndStatus.UNBOUNDED
@@ -101,18 +91,6 @@ def find_end(
     if found.lower is not None and found.status is not EndStatus.FAILED:
         found.status = EndStatus.NEW_MINIMUM
     return found
-
-
-def _initial_pairs(task: Task, reading: Reading, pool: list[tuple[Tensor, Tensor]]) -> Pairs:
-    if task.warm:
-        return Pairs(_MEMORY, 1.0, fixed=True)
-    pairs = Pairs(_MEMORY)
-    for s, y in pool:
-        pairs.learn(s, y)
-    chart, p = task.region.chart, reading.gradient
-    image = task.start.point.hvp(chart.push(p).to(task.region.objective.dtype))
-    pairs.learn(p, chart.pull(image) / task.region.unit)
-    return pairs
 
 
 def _take_over(task: Task, aim: Aim, search: Search, pairs: Pairs, found: Found, spent: Callable[[], bool]) -> None:

@@ -8,6 +8,7 @@ skipped, or damped (Powell 1978) where the caller asks for it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from torch import Tensor
 
@@ -16,12 +17,26 @@ _DAMPED = 0.1  # share of the base's curvature that damping leaves
 
 
 class Pairs:
-    """B⁻¹ = base and pairs; ``scale`` is the base's factor γ, None until the first pair gives it."""
+    """B⁻¹ from a base and pairs.
 
-    def __init__(self, memory: int, scale: float | None = None, *, fixed: bool = False) -> None:
+    Attributes:
+        scale: the base's factor γ, None until the first pair gives it.
+        fixed: whether γ stays as it is.
+        base: multiplied by γ; the identity if None.
+    """
+
+    def __init__(
+        self,
+        memory: int,
+        scale: float | None = None,
+        *,
+        fixed: bool = False,
+        base: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
         self.memory = memory
         self.scale = scale
         self.fixed = fixed
+        self.base = base
         self._pairs: list[tuple[Tensor, Tensor, float]] = []
 
     def __len__(self) -> int:
@@ -29,7 +44,7 @@ class Pairs:
 
     def rescaled(self, factor: float) -> Pairs:
         """The same for factor·B."""
-        twin = Pairs(self.memory, None if self.scale is None else self.scale / factor, fixed=self.fixed)
+        twin = Pairs(self.memory, None if self.scale is None else self.scale / factor, fixed=self.fixed, base=self.base)
         twin._pairs = [(s, factor * y, inverse / factor) for s, y, inverse in self._pairs]
         return twin
 
@@ -65,6 +80,8 @@ class Pairs:
         for s, y, inverse in reversed(self._pairs):
             factors.append(inverse * float(s @ q))
             q.add_(y, alpha=-factors[-1])
+        if self.base is not None:
+            q = self.base(q)
         q.mul_(1.0 if self.scale is None else self.scale)
         for (s, y, inverse), factor in zip(self._pairs, reversed(factors), strict=True):
             q.add_(s, alpha=factor - inverse * float(y @ q))

@@ -8,27 +8,40 @@ from typing import Any, Generic
 import torch
 from torch import Tensor
 
+from levelport import checks
 from levelport.goals.goal import LinearGoal
 from levelport.objective import Cost, Objective, ObjectiveError
 from levelport.objectives.function import FunctionObjective
 from levelport.objectives.structure import Structure, X
 
+Quantity = Callable[[Any], Tensor] | Sequence[int] | None
+"""A function of x, or positions of entries of flat x, or None for all of them."""
+
 
 class Quantities(Generic[X]):
-    """One goal per entry of ``quantity(x)``, or per entry of x where ``quantity`` is None.
+    """One goal per entry of ``quantity(x)``, or per entry of x that is named, or of all of x.
 
     Attributes:
         names: given, or made of the structure: "x[3]", "slope[0]" for a dict, "q" for a scalar quantity.
         goals: one objective of flat x each.
     """
 
-    def __init__(self, x: X, quantity: Callable[[Any], Tensor] | None, names: Sequence[str] | None = None) -> None:
+    def __init__(self, x: X, quantity: Quantity, names: Sequence[str] | None = None) -> None:
         self._structure = Structure(x)
         self._shape: torch.Size | None = None
         flat = self._structure.flatten(x)
         if quantity is None:
             self.names = _entries(x)
             self.goals: list[Objective] = [LinearGoal.entry(index, flat) for index in range(flat.numel())]
+        elif not callable(quantity):
+            self._shape = torch.Size([len(quantity)])
+            entries = _entries(x)
+            for index in quantity:
+                checks.whole("an entry of quantity", index)
+                if index >= flat.numel():
+                    raise ValueError(f"quantity asks for entry {index}, but x has {flat.numel()} entries.")
+            self.names = [entries[index] for index in quantity]
+            self.goals = [LinearGoal.entry(index, flat) for index in quantity]
         else:
             self._shape = _evaluated(quantity, self._structure, flat).shape
             count = self._shape.numel()

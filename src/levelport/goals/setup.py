@@ -13,8 +13,9 @@ from torch import Tensor
 from levelport import checks
 from levelport.goals.chart import Chart, Region, Site
 from levelport.goals.ends import Task
+from levelport.goals.recycled import Recycled
 from levelport.numerics.curvature import hessian_by_columns
-from levelport.numerics.newton import find_minimum, newton_step
+from levelport.numerics.newton import find_minimum
 from levelport.objective import Cost, Objective, ObjectiveError, Point
 from levelport.objectives.function import as_objective
 from levelport.objectives.structure import Structure, X
@@ -23,7 +24,7 @@ from levelport.vectors import all_finite
 _CLEARLY = 1e-2  # share of the rise that a Newton step may lower f by before x is no minimiser
 _ALWAYS = 100  # dimension up to which the Hessian is always taken
 _LARGEST = 1000  # dimension from which it never is: it has to be factorised
-_COLD = 0.6  # cost of an end without Hessian is about this times √d, as measured on multinomial regressions
+_PER_QUANTITY = 15  # products per end that conjugate gradients take instead, as measured on multinomial regressions
 _PRODUCTS = 20
 
 
@@ -77,13 +78,8 @@ class Setup(Generic[X]):
         region = Region(self.objective, chart, base, rise, base + rise)
         noise = 1e2 * torch.finfo(self.objective.dtype).eps * abs(base) / rise
         lower_than = -max(1e-3, 4.0 * self.decrement / rise, noise)
-        return Task(
-            region,
-            Site(torch.zeros_like(region.chart.pull(self.point.x)), self.point, region),
-            tol,
-            lower_than,
-            self.chart is not None,
-        )
+        start = Site(torch.zeros_like(region.chart.pull(self.point.x)), self.point, region)
+        return Task(region, start, tol, lower_than, None if self.chart is not None else Recycled(region, start))
 
     @property
     def spent(self) -> Cost:
@@ -110,8 +106,8 @@ def prepare(fun: Callable[[Any], Tensor] | Objective, x: X, *, rise: float, ends
         return made(None, math.nan, f"at x f = {point.value}, ‖∇f‖ = {point.gradient_norm}")
     objective.verify_deterministic(point)
     d = objective.dimension
-    chart = None
-    if d <= _ALWAYS or (d <= _LARGEST and 2.0 * d / ends < _COLD * math.sqrt(d)):
+    chart, decrement = None, 0.0
+    if d <= _ALWAYS or (d <= _LARGEST and d <= _PER_QUANTITY * ends):
         hessian = hessian_by_columns(point)
         if not all_finite(hessian.reshape(-1)):
             return made(None, math.nan, "the Hessian at x is not finite")
@@ -123,8 +119,11 @@ def prepare(fun: Callable[[Any], Tensor] | Objective, x: X, *, rise: float, ends
                 "x is not a minimiser of fun: the Hessian there has a negative eigenvalue, so f falls along some "
                 "direction. Pass the minimiser, or refine=True to minimise from x first."
             )
-    else:
-        decrement = newton_step(point, tolerance=0.1, max_hvps=_PRODUCTS).decrease if point.gradient_norm > 0.0 else 0.0
+    elif point.gradient_norm > 0.0:
+        region = Region(objective, Chart(flat), point.value, rise, point.value + rise)
+        site = region.around(point)
+        doubled = Recycled(region, site).solve(site.gradient, relative=0.1, absolute=1e-6, products=_PRODUCTS)
+        decrement = 0.5 * rise * doubled
     if decrement > _CLEARLY * rise:
         raise ObjectiveError(
             f"x is not a minimiser of fun: a Newton step would lower f by about {decrement:.3g}, "

@@ -49,7 +49,6 @@ class Search:
         iterations: steps taken.
         converged, unbounded, stalled: why it ended; none of them where a limit was reached.
         lower: a point with F clearly below 0, if one was met.
-        pairs_of_f: pairs of F alone, which serve other quantities, too.
     """
 
     site: Site
@@ -63,7 +62,6 @@ class Search:
     unbounded: bool = False
     stalled: bool = False
     lower: Site | None = None
-    pairs_of_f: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     @property
     def width(self) -> float:
@@ -123,9 +121,7 @@ def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits
             pairs.forget()
             continue
         new_site, new_reading = found
-        s, dg = new_site.z - site.z, new_site.gradient - g
-        search.pairs_of_f.append((s, dg))
-        pairs.learn(s, dg + kappa * (new_reading.gradient - p))
+        pairs.learn(new_site.z - site.z, (new_site.gradient - g) + kappa * (new_reading.gradient - p))
         if new_site.value < limits.lower_than and (search.lower is None or new_site.value < search.lower.value):
             search.lower = new_site
         search.site, search.reading = new_site, new_reading

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -141,6 +142,22 @@ class TestNumpyCallables:
         assert ours.gradient_norm == pytest.approx(theirs.gradient_norm, rel=1e-5)
         assert ours.gradient_norm == joint.gradient_norm
         assert ours.gain > 1.0
+
+    @pytest.mark.parametrize(
+        ("jac", "gradient", "product"),
+        [(None, 1e-5, 1e-1), ("3-point", 1e-8, 1e-2), (scipy.optimize.rosen_der, 1e-13, 1e-5)],
+    )
+    def test_differences_replace_missing_derivatives(self, jac: Any, gradient: float, product: float) -> None:
+        x, v = random(4, seed=6), random(4, seed=7)
+        objective = NumpyObjective(scipy.optimize.rosen, jac, dimension=4)
+        ours, exact = objective.at(x), self.objective().at(x)
+        assert torch.linalg.vector_norm(ours.gradient - exact.gradient) <= gradient * exact.gradient_norm
+        before = objective.cost
+        true = exact.hvp(v)
+        assert torch.linalg.vector_norm(ours.hvp(v) - true) <= product * torch.linalg.vector_norm(true)
+        spent = objective.cost - before
+        expected = {None: (5, 0), "3-point": (9, 0)}.get(jac, (0, 1))  # values and gradients, of one more gradient
+        assert (spent.values, spent.gradients, spent.hvps) == (*expected, 0)
 
     def test_arguments_and_calls(self) -> None:
         """Extra arguments reach all three; the ledger counts the calls; a callable that writes moves nothing."""

@@ -194,8 +194,9 @@ def test_objectives() -> None:
 
 def test_numpy_callables() -> None:
     fun, jac, hessp = (lambda x: x @ x), (lambda x: 2 * x), (lambda x, v: 2 * v)
-    check(lambda: NumpyObjective(fun, jac, None, 2), "hessp")  # type: ignore[arg-type]
-    check(lambda: NumpyObjective(fun, False, hessp, 2), "jac")
+    check(lambda: NumpyObjective(fun, jac, "exact", 2), "hessp")  # type: ignore[arg-type]
+    check(lambda: NumpyObjective(fun, "cs", hessp, 2), "jac", "3-point")
+    check(lambda: NumpyObjective(fun, jac, hessp), "dimension")
     check(lambda: teleport(NumpyObjective(fun, lambda x: np.ones(3), hessp, 2), X1), "jac returned 3 entries")
     check(lambda: teleport(NumpyObjective(fun, jac, lambda x, v: np.ones(1), 2), X1), "hessp returned 1")
     for wrong in (lambda x: x, lambda x: None, lambda x: 1j, lambda x: np.array([1j])):

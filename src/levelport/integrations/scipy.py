@@ -1,9 +1,7 @@
 """``scipy.optimize.minimize(fun, x0, jac=..., method=levelport.integrations.scipy.scipy_method)``, and the Hessian.
 
 Hessian-vector products come from ``hessp``, or from ``hess``, evaluated once per point, or else from differences of
-gradients; gradients from ``jac``, or else from differences of f, one per variable. Such gradients have an error of √u
-instead of u, the unit roundoff, so the steps of products made from them are longer by u^(-1/4), about 1e4, and good to
-some four digits.
+gradients; gradients from ``jac``, or else from differences of f (:mod:`levelport.objectives.numpy`).
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ import torch
 
 from levelport import checks
 from levelport.objective import Objective, Point
-from levelport.objectives.differences import GradientDifferences
 from levelport.objectives.function import as_objective
 from levelport.objectives.numpy import NumpyObjective
 from levelport.optim._minimize import minimize
@@ -42,9 +39,6 @@ _OPTIONS = {
 
 _NAMES = {"max_iterations": "maxiter"}
 """What messages of ours call an option, and what SciPy calls it."""
-
-_FORWARD = 1.5e-8
-"""The step of forward differences, √u, as SciPy's own."""
 
 
 def scipy_method(
@@ -118,7 +112,7 @@ def scipy_method(
     return OptimizeResult(
         x=_array(result.x),
         fun=result.value,
-        jac=_array(watcher.last.gradient) if watcher.last is not None else calls.gradient(_array(result.x), *args),
+        jac=_array((watcher.last or objective.at(result.x)).gradient),
         success=result.success,
         status=0 if result.success else 1 + list(MinimizeStatus).index(result.status),
         message=message,
@@ -133,27 +127,17 @@ def scipy_method(
 
 
 class _Calls:
-    """The functions given, counted, with differences in place of those that are not."""
+    """The functions given, counted."""
 
     def __init__(self, fun: Any, jac: Any, hess: Any, hessp: Any) -> None:
-        if not (callable(jac) or jac in (None, True, False, "2-point", "3-point")):
-            raise ValueError(f"jac must be a function, True, None, '2-point' or '3-point', not {jac!r}.")
         self._fun, self._jac, self._hess, self._hessp = fun, jac, hess, hessp
         self._hessian: tuple[Any, Any] | None = None  # where it was last evaluated, and what it is there
-        self._has_product = hessp is not None or callable(hess)
         self.fun_calls = self.jac_calls = self.hess_calls = 0
 
-    def objective(self, dimension: int, args: tuple[Any, ...]) -> Objective:
-        jac = True if self._jac is True else self.gradient
-        objective = NumpyObjective(self.fun, jac, self.hessp, dimension, args)
-        if self._has_product:
-            return objective
-        # A gradient with an error of √u instead of u wants a step of u^(1/4).
-        return GradientDifferences(objective, length=1.0 if self._exact else 1e4)
-
-    @property
-    def _exact(self) -> bool:
-        return callable(self._jac) or self._jac is True
+    def objective(self, dimension: int, args: tuple[Any, ...]) -> NumpyObjective:
+        jac = self.gradient if callable(self._jac) else self._jac
+        has_product = self._hessp is not None or callable(self._hess)
+        return NumpyObjective(self.fun, jac, self.product if has_product else None, dimension, args)
 
     def fun(self, x: Any, *args: Any) -> Any:
         self.fun_calls += 1
@@ -161,21 +145,14 @@ class _Calls:
         return self._fun(x, *args)
 
     def gradient(self, x: Any, *args: Any) -> Any:
-        if callable(self._jac):
-            self.jac_calls += 1
-            return self._jac(x, *args)
-        if self._jac is True:
-            return self.fun(x, *args)[1]
-        from scipy.optimize import approx_fprime
+        self.jac_calls += 1
+        return self._jac(x, *args)
 
-        forward = approx_fprime(x, self.fun, _FORWARD, *args)
-        return forward if self._jac != "3-point" else 0.5 * (forward + approx_fprime(x, self.fun, -_FORWARD, *args))
-
-    def hessp(self, x: Any, v: Any, *args: Any) -> Any:
+    def product(self, x: Any, v: Any, *args: Any) -> Any:
         if self._hessp is not None:
             self.hess_calls += 1
             return self._hessp(x, v, *args)
-        # A teleport takes many products at one point, and a whole Hessian is dear.
+        # A teleport takes many products at one point, and a whole Hessian is expensive.
         if self._hessian is None or not (self._hessian[0] == x).all():
             self.hess_calls += 1
             self._hessian = x, self._hess(x.copy(), *args)

@@ -1,4 +1,13 @@
-"""Objectives given as NumPy callables in SciPy's convention: ``fun``, ``jac`` and ``hessp``."""
+"""Objectives given as NumPy callables in SciPy's convention: ``fun``, ``jac`` and ``hessp``.
+
+What is not given is made of differences. Hessian-vector products come from gradients, one per product
+(:mod:`levelport.objectives.differences`). Gradients come from values, one per variable,
+
+    ∂f/∂xᵢ ≈ (f(x + hᵢ eᵢ) - f(x))/hᵢ,      hᵢ = √u max(1, |xᵢ|),      u the unit roundoff,
+
+or from central differences with hᵢ = u^(1/3) max(1, |xᵢ|). Their errors are √u and u^(2/3) instead of u, so
+the steps of products made from such gradients are longer, by u^(-1/4) and u^(-1/6), and good to about four and five digits.
+"""
 
 from __future__ import annotations
 
@@ -8,38 +17,62 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from levelport import checks
 from levelport.objective import Objective, ObjectiveError, Point
+from levelport.objectives.differences import GradientDifferences
+
+_FORWARD = torch.finfo(torch.float64).eps ** 0.5
+_CENTRAL = torch.finfo(torch.float64).eps ** (1 / 3)
+_LONGER = {"2-point": torch.finfo(torch.float64).eps ** (-1 / 4), "3-point": torch.finfo(torch.float64).eps ** (-1 / 6)}
+"""What the steps of products are multiplied by where gradients are differences."""
 
 
 class NumpyObjective(Objective):
-    """f from ``fun(x, *args)``, ``jac(x, *args)`` and ``hessp(x, v, *args)`` on float64 arrays.
+    """f from ``fun(x, *args)`` and, where given, ``jac(x, *args)`` and ``hessp(x, v, *args)`` on float64 arrays.
 
-    ``jac=True`` means that ``fun`` returns value and gradient together, as in SciPy.
+    Args:
+        fun: f, or f and its gradient where ``jac`` is True.
+        jac: the gradient; True if ``fun`` returns value and gradient together, as in SciPy; None, False or "2-point"
+            for forward differences of f, "3-point" for central ones, at twice the cost and with some eleven digits.
+        hessp: Hessian-vector products; None for differences of gradients.
+        dimension: the number of variables.
+        args: passed to all of them after x.
+
+    Example:
+        >>> import numpy as np
+        >>> f = NumpyObjective(lambda x: (x @ x, 2 * x), True, dimension=3)
+        >>> f.at(torch.ones(3, dtype=torch.float64)).hvp(torch.ones(3, dtype=torch.float64)).round(decimals=5)
+        tensor([2., 2., 2.], dtype=torch.float64)
+        >>> f.cost.gradients, f.cost.hvps
+        (2, 0)
     """
 
     dtype = torch.float64
     device = torch.device("cpu")
     cheap_products = True
-    """Whoever writes down ``hessp`` wants it called: solvers put no differences of gradients in its place."""
+    """``hessp`` is called where it is given, and there are differences already where it is not."""
 
     def __init__(
         self,
         fun: Callable[..., Any],
-        jac: Callable[..., Any] | bool,
-        hessp: Callable[..., Any],
-        dimension: int,
+        jac: Callable[..., Any] | bool | str | None = None,
+        hessp: Callable[..., Any] | None = None,
+        dimension: int = 0,
         args: tuple[Any, ...] = (),
     ) -> None:
         super().__init__()
-        if not callable(hessp):
-            raise ObjectiveError("hessp is missing: pass hessp=lambda x, v: (Hessian at x) times v.")
-        if jac is not True and not callable(jac):
-            raise ObjectiveError("jac is missing: pass the gradient function, or jac=True if fun returns (f, g).")
+        checks.function("fun", fun, of="x")
+        if not (callable(jac) or jac in (None, True, False, "2-point", "3-point")):
+            raise ObjectiveError(f"jac must be a function, True, None, '2-point' or '3-point', not {jac!r}.")
+        if hessp is not None and not callable(hessp):
+            raise ObjectiveError("hessp must be a function of x and v, or None for differences of gradients.")
+        checks.whole("dimension", dimension, at_least=1, why="it is the number of variables")
         self.fun = fun
         self.jac = jac
         self.hessp = hessp
         self.args = args
         self.dimension = dimension
+        self.length = 1.0 if callable(jac) or jac is True else _LONGER["3-point" if jac == "3-point" else "2-point"]
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         return _NumpyPoint(x, self)
@@ -48,6 +81,7 @@ class NumpyObjective(Objective):
 class _NumpyPoint(Point):
     def __init__(self, x: Tensor, objective: NumpyObjective) -> None:
         super().__init__(x, objective.ledger)
+        self.shares_forward = objective.jac is True or callable(objective.jac)
         self._objective = objective
         self._together: tuple[float, Tensor] | None = None
 
@@ -73,11 +107,35 @@ class _NumpyPoint(Point):
         jac = self._objective.jac
         if jac is True:
             return self._evaluate_together()
-        assert not isinstance(jac, bool)
+        if not callable(jac):
+            self._ledger.gradients -= 1  # the values that it is made of are counted instead
+            return self.value, self._differences_of_values(central=jac == "3-point")
         gradient = self._vector(jac(self._array, *self._objective.args), "jac")
         return (self._value if self._value is not None else self._evaluate_value()), gradient
 
+    def _differences_of_values(self, *, central: bool) -> Tensor:
+        gradient = torch.empty_like(self.x)
+        for index, entry in enumerate(self.x.tolist()):
+            length = (_CENTRAL if central else _FORWARD) * max(1.0, abs(entry))
+            above, f_above = self._value_beside(index, entry + length)
+            below, f_below = self._value_beside(index, entry - length) if central else (entry, self.value)
+            gradient[index] = (f_above - f_below) / (above - below)
+        return gradient
+
+    def _value_beside(self, index: int, entry: float) -> tuple[float, float]:
+        """The entry as x stores it, and f where only this entry of x is different."""
+        array = self._array
+        array[index] = entry
+        self._ledger.values += 1
+        return float(array[index]), _scalar(self._objective.fun(array, *self._objective.args))
+
+    def hvp(self, v: Tensor) -> Tensor:
+        if self._objective.hessp is not None:
+            return super().hvp(v)
+        return GradientDifferences(self._objective, length=self._objective.length).around(self).hvp(v)
+
     def _evaluate_hvp(self, v: Tensor) -> Tensor:
+        assert self._objective.hessp is not None
         product = self._objective.hessp(self._array, v.detach().numpy().copy(), *self._objective.args)
         return self._vector(product, "hessp")
 

@@ -6,6 +6,7 @@ that any of them saw is f*. Networks have none.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import math
 from functools import cache
@@ -36,10 +37,8 @@ def lowest(problem: Problem) -> float:
     stages = (("L-BFGS-B", LBFGSB | {"maxcor": 200}), ("trust-ncg", {"gtol": 1e-14}), ("Newton-CG", {"xtol": 1e-15}))
     for method, options in stages:
         metered = Metered(inner, max_cost=BUDGET)
-        try:
+        with contextlib.suppress(Enough):
             x0 = torch.tensor(scipy_run(metered, x0, method, options).x)
-        except Enough:
-            pass
         best = min([best, *(value for _, value, _ in metered.records if math.isfinite(value))])
     return best
 

@@ -38,6 +38,7 @@ class Lanczos:
         self._diagonal: list[float] = []
         self._off_diagonal: list[float] = []
         self._next_norm = math.inf
+        self._remainder = start  # of the last product, outside the space
         self.ritz_values = torch.empty(0, dtype=torch.float64)
         self._ritz_basis = torch.empty(0, 0, dtype=torch.float64)
 
@@ -73,6 +74,7 @@ class Lanczos:
         self._diagonal.append(diagonal)
         self._off_diagonal.append(length)
         self._next_norm = length
+        self._remainder = image
         if not self.exhausted:
             self._basis[m + 1] = image / length
         self._diagonalise()
@@ -92,6 +94,16 @@ class Lanczos:
         """Σ a_i v_i as a vector of the full space."""
         weights = (self._ritz_basis @ coordinates).to(self._basis)
         return self._basis[: self.size].T @ weights
+
+    def ritz_pairs(self) -> tuple[Tensor, Tensor]:
+        """All v_i and H v_i as rows, in the order of the Ritz values.
+
+        They need no further product: H Q = Q T + r eₘᵀ with the remainder r, so H v_i = θ_i v_i + r (eₘᵀ u_i).
+        """
+        u = self._ritz_basis.to(self._basis)
+        vectors = u.T @ self._basis[: self.size]
+        images = self.ritz_values.to(self._basis)[:, None] * vectors
+        return vectors, images.addr_(u[-1], self._remainder)
 
     def ritz_vector(self, index: int) -> Tensor:
         """v_i, in the order of the Ritz values."""

@@ -6,7 +6,8 @@ What is not given is made of differences. Hessian-vector products come from grad
     ∂f/∂xᵢ ≈ (f(x + hᵢ eᵢ) - f(x))/hᵢ,      hᵢ = √u max(1, |xᵢ|),      u the unit roundoff,
 
 or from central differences with hᵢ = u^(1/3) max(1, |xᵢ|). Their errors are √u and u^(2/3) instead of u, so
-the steps of products made from such gradients are longer, by u^(-1/4) and u^(-1/6), and good to about four and five digits.
+the steps of products made from such gradients are longer, by u^(-1/4) and u^(-1/6), and the products good to about
+four and five digits.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from arithmetic import Squares
 from typer.testing import CliRunner
 
 from levelport_lab.cli import app
+from levelport_lab.engine import archive as archive_module
 from levelport_lab.engine.archive import Imported, export_results, import_results
 from levelport_lab.engine.spec import Run
 from levelport_lab.engine.store import Store
@@ -125,6 +127,48 @@ def test_no_damaged_byte_is_a_surprise(tmp_path: Path) -> None:
                 raise
         for key, result in target.look().results.items():
             assert result.best.final_value == values[key]
+
+
+def test_archive_that_grows_too_much_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte of zeros packed into a kilobyte."""
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(f"{'a' * 20}.parquet", bytes(2**20))
+    monkeypatch.setattr(zipfile.ZipFile, "read", pytest.fail)
+    came = import_results(Store(tmp_path / "store"), tmp_path / "bomb.zip")
+    assert came == Imported(0, 0, (f"{'a' * 20}.parquet (it would unpack to 1048576 bytes, which is too much)",))
+
+
+def test_entry_that_is_too_large_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Store(tmp_path / "other")
+    key = put(other, 1)
+    with zipfile.ZipFile(tmp_path / "large.zip", "w") as file:
+        file.write(other.path(key), f"{key}.parquet")
+        file.writestr(f"{'a' * 20}.parquet", bytes(50_000))
+    monkeypatch.setattr(archive_module, "MOST_BYTES", 40_000)
+    came = import_results(Store(tmp_path / "store"), tmp_path / "large.zip")
+    assert came == Imported(1, 0, (f"{'a' * 20}.parquet (it would unpack to 50000 bytes, which is too much)",))
+
+
+def test_entry_that_lies_about_its_size_is_left_out(tmp_path: Path) -> None:
+    """The directory says 100 bytes; the entry unpacks to a megabyte, of which no more than that is read."""
+    path = tmp_path / "liar.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(f"{'a' * 20}.parquet", bytes(2**20))
+        directory = file.start_dir
+    content = bytearray(path.read_bytes())
+    at = content.index((2**20).to_bytes(4, "little"), directory)
+    content[at : at + 4] = (100).to_bytes(4, "little")
+    path.write_bytes(content)
+    came = import_results(Store(tmp_path / "store"), path)
+    assert (came.new, came.known, len(came.damaged)) == (0, 0, 1)
+
+
+def test_files_dated_before_1980_are_exported(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    key = put(store, 1)
+    os.utime(store.path(key), (0, 0))
+    export_results(store, [key], tmp_path / "old.zip")
+    assert import_results(Store(tmp_path / "other"), tmp_path / "old.zip").new == 1
 
 
 def test_a_file_that_is_no_archive_is_named(tmp_path: Path) -> None:

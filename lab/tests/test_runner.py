@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from rich.console import Console
 
 from levelport_lab.choices import BackendName
 from levelport_lab.engine import backends
-from levelport_lab.engine.backends import Backend, Done, WorkerLostError
+from levelport_lab.engine.backends import Backend, WorkerLostError
 from levelport_lab.engine.progress import ConsoleProgress, Forecast, SilentProgress
 from levelport_lab.engine.runner import Plan, in_words, run_plan
 from levelport_lab.engine.spec import RunSpec, RunStatus
@@ -221,26 +220,23 @@ def test_a_dask_worker_that_is_killed_is_a_sentence(tmp_path: Path) -> None:
         run_plan(plan, store, Backend("dask", jobs=1))
 
 
-def test_a_ray_worker_that_is_killed_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    exceptions = pytest.importorskip("ray.exceptions", reason="the ray extra is not installed")
-
-    def lost(self: Backend, specs: object) -> Iterator[Done]:
-        raise exceptions.ActorDiedError
-        yield
-
-    monkeypatch.setattr(Backend, "_on_ray", lost)
-    with pytest.raises(WorkerLostError, match="start the same command again"):
-        list(Backend("ray", jobs=2).compute(sweep(2, 0.0)))
-
-
 @pytest.mark.filterwarnings("default")  # so does this one's
 def test_two_worker_ray_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tasks arrive, each at once: those before a worker is lost are in the store."""
     pytest.importorskip("ray", reason="the ray extra is not installed")
     # Ray's workers are fresh processes that must find the module of the tasks.
     monkeypatch.setenv("PYTHONPATH", str(SCRIPT.parent), prepend=os.pathsep)
     store = Store(tmp_path)
     run_plan(Plan.of(sweep(10, 0.05), store), store, Backend("ray", jobs=2))
     assert_complete(store, 10, 0.05)
+    specs = iter([*sweep(5, 0.0), Squares(9, kills=True)])
+    done = Backend("ray", jobs=2).compute(specs)
+    arrived = [next(done)]
+    assert len(list(specs)) == 1  # the tasks in flight are four, two per worker, and one was sent for the one that came
+    arrived += done
+    assert len(arrived) == 5
+    with pytest.raises(WorkerLostError, match="start the same command again"):
+        list(Backend("ray", jobs=2).compute([Squares(9, kills=True)]))
 
 
 @pytest.mark.parametrize("name", ["loky", "dask", "ray"])
@@ -276,6 +272,8 @@ def test_backend_arguments_are_checked() -> None:
         Backend("spark")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="jobs must be at least 1"):
         Backend(jobs=0)
+    with pytest.raises(ValueError, match=r"jobs must be at most \d+ on this machine, not 99999999999"):
+        Backend(jobs=99999999999)
     with pytest.raises(ValueError, match="this machine only"):
         Backend(address="tcp://10.0.0.1:8786")
 

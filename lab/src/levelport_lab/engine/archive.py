@@ -1,7 +1,8 @@
 """Results as one file: what was computed on different machines or days adds up in one store.
 
 An archive is a zip of shards under their keys. What goes in is checked like everything else in a store (checksums, and
-that the content belongs to the name); names that are no keys are left out: an archive can write nowhere else.
+that the content belongs to the name); names that are no keys are left out: an archive can write nowhere else. What it
+says that it unpacks to is bounded before anything is read, and zipfile reads no more of an entry than that.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from levelport_lab.engine.store import Found, Store
+from levelport_lab.engine.store import MOST_BYTES, Found, Store
 
 _SHARD = re.compile(r"[0-9a-f]{20}\.parquet")
 _UNREADABLE = (
@@ -31,6 +32,9 @@ _UNREADABLE = (
     ValueError,
 )
 """What zipfile raises, depending on which byte is damaged (OSError: an offset before the beginning)."""
+
+_MOST_GROWTH = 20
+"""How many times its own size an archive may unpack to; shards are compressed themselves and hardly shrink again."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,8 @@ def export_results(store: Store, keys: Iterable[str], archive: Path) -> Found:
     archive.parent.mkdir(parents=True, exist_ok=True)
     temporary = archive.with_name(f".{archive.name}.{os.getpid()}.tmp")
     try:
-        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as file:  # shards are compressed themselves
+        # Shards are compressed themselves. A zip cannot say 1979: files of such a date are dated 1980.
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED, strict_timestamps=False) as file:
             for key in sorted(found.done):
                 file.write(found.paths[key], f"{key}.parquet")
         temporary.replace(archive)
@@ -69,11 +74,15 @@ def import_results(store: Store, archive: Path) -> Imported:
     """Add what ``archive`` holds to the store; a task that is there already, and did not fail, is kept as it is."""
     with tempfile.TemporaryDirectory(dir=store.root) as directory, _opened(archive) as file:
         arrived = Store(Path(directory))
-        unreadable = []
+        unreadable, room = [], _MOST_GROWTH * archive.stat().st_size
         for entry in file.infolist():
             if not _SHARD.fullmatch(entry.filename):
                 unreadable.append(f"{entry.filename!r} (not the name of a result)")
                 continue
+            if entry.file_size > min(MOST_BYTES, room):
+                unreadable.append(f"{entry.filename} (it would unpack to {entry.file_size} bytes, which is too much)")
+                continue
+            room -= entry.file_size
             try:
                 content = file.read(entry)
             except _UNREADABLE as error:

@@ -1,7 +1,8 @@
 """Where runs are computed: on this machine, on a Dask cluster, or on a Ray cluster.
 
-``loky`` starts worker processes here; ``dask`` and ``ray`` send the same calls to a cluster. loky and Ray are used
-through joblib, Dask by itself: there joblib waits forever for a task whose workers died.
+``loky`` starts worker processes here, through joblib; ``dask`` and ``ray`` send the same calls to a cluster. joblib is
+not used for these: it waits forever for a Dask task whose workers died, and hands Ray's results over in batches, which a
+crash would lose.
 
 Every worker computes with one BLAS thread, so that as many runs as cores go on at once without fighting each other. No
 exception of a task escapes from its worker, and workers started here leave when the process that started them is gone.
@@ -40,6 +41,7 @@ LOOK_FOR_PARENT = 1.0
 
 
 _PATIENCE = 60  # seconds until a cluster has its first worker
+_MOST_JOBS_PER_CORE = 16  # each is a Python process with torch: some 300 MB
 
 
 class WorkerLostError(ChildProcessError):
@@ -67,6 +69,12 @@ class Backend:
             )
         if self.jobs < 1:
             raise ValueError(f"jobs must be at least 1, not {self.jobs}.")
+        most = _MOST_JOBS_PER_CORE * default_jobs()
+        if self.jobs > most and self.address is None:
+            raise ValueError(
+                f"jobs must be at most {most} on this machine, not {self.jobs}: {_MOST_JOBS_PER_CORE} processes per "
+                f"core. {default_jobs()}, one per core, are the fastest."
+            )
         if self.address is not None and self.name == "loky":
             raise ValueError("an address was given, but loky runs on this machine only; use --backend dask or ray.")
 
@@ -130,12 +138,15 @@ class Backend:
                 yield done
 
     def _on_ray(self, specs: Iterator[RunSpec]) -> Iterator[Done]:
-        self._start_ray()
-        calls = (joblib.delayed(execute)(spec) for spec in specs)
-        with joblib.parallel_config(backend="ray"):
-            parallel = joblib.Parallel(n_jobs=-1 if self.address else self.jobs)
-            while batch := list(itertools.islice(calls, 32)):  # it has no generator: a few rounds at a time
-                yield from parallel(batch)
+        ray = self._start_ray()
+        # Without retries: a task that kills its worker would kill the next one, too.
+        remote = ray.remote(num_cpus=1, max_retries=0)(execute)
+        running = [remote.remote(spec) for spec in itertools.islice(specs, 2 * int(ray.cluster_resources()["CPU"]))]
+        while running:
+            (finished,), running = ray.wait(running, num_returns=1)
+            done = ray.get(finished)
+            running += [remote.remote(spec) for spec in itertools.islice(specs, 1)]
+            yield done
 
     @contextlib.contextmanager
     def _dask_client(self) -> Iterator[Any]:
@@ -157,17 +168,16 @@ class Backend:
         ):
             yield client
 
-    def _start_ray(self) -> None:
+    def _start_ray(self) -> Any:
         try:
             import ray
-            from ray.util.joblib import register_ray
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
                 "the ray backend needs the package ray: pip install 'levelport-lab[cluster]'"
             ) from error
         if not ray.is_initialized():
             ray.init(address=self.address, num_cpus=None if self.address else self.jobs, include_dashboard=False)
-        register_ray()
+        return ray
 
 
 def default_jobs() -> int:

@@ -92,13 +92,22 @@ class RunSpec(ABC):
 
         1 and 1.0 are equal in Python and differ here, so that a field has to be given the type that it declares.
         """
-        content = {"kind": self.kind, "revision": self.revision, **_plain(self)}
-        return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+        return canonical_text({"kind": self.kind, "revision": self.revision, **_plain(self)})
 
     @property
     def key(self) -> str:
         """The first 20 hexadecimal digits of the SHA-256 of the canonical JSON."""
-        return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:20]
+        return key_of(self.canonical_json())
+
+
+def canonical_text(content: dict[str, Any]) -> str:
+    """Return ``content`` as JSON with sorted keys, no spaces and shortest floats."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+
+
+def key_of(canonical: str) -> str:
+    """Return the key of a specification's canonical JSON."""
+    return hashlib.sha256(canonical.encode()).hexdigest()[:20]
 
 
 def _plain(value: Any) -> Any:

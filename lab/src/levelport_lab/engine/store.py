@@ -3,15 +3,19 @@
 * A shard is there in full or not at all (:mod:`levelport_lab.problems.atomic`).
 * Its name is the key of the specification. Two processes that compute the same task write the same name: the second
   rename replaces the first, and nothing is counted twice. Copies under other names are recognised by the key inside.
-* Pages carry checksums. A shard whose content is damaged, or belongs to another name, is moved to ``damaged/`` and
-  reported; its task counts as not done. One that the system does not let us read (rights, open files, memory, the
-  disk) may be whole: it stays, and the trouble is an error.
+* A shard carries a checksum of everything that is read from it: specification, environment and runs. Shards of
+  version 0.1.0 have none; parquet's checksums of pages protect their runs, the key their specification.
+* A shard whose content is damaged, or belongs to another name, is moved to ``damaged/`` and reported; its task counts
+  as not done. One that the system does not let us read (rights, open files, memory, the disk) may be whole: it stays,
+  and the trouble is an error.
+* What a shard would unpack to is bounded before it is read: a damaged or malicious one does not fill the memory.
 * A failed run is a row like any other, with a status and a message. Its task is done again at the next start.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import uuid
@@ -24,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from levelport_lab.engine.spec import Run, RunSpec, RunStatus
+from levelport_lab.engine.spec import Run, RunSpec, RunStatus, canonical_text, key_of
 from levelport_lab.problems.atomic import remove_leftovers, replacing
 
 SCHEMA = pa.schema(
@@ -38,6 +42,13 @@ SCHEMA = pa.schema(
         ("curves", pa.map_(pa.string(), pa.list_(pa.float64()))),
     ]
 )
+
+
+MOST_BYTES = 256 * 2**20
+"""The most that a shard may unpack to; the largest of the paper's tasks has less than a hundredth of it."""
+
+_CONTENT = {"key", "spec", "seconds", "environment"}
+"""What a shard says beside its runs; since checksums exist, ``sha256`` as well, and nothing else."""
 
 
 class StoreError(OSError):
@@ -124,11 +135,15 @@ class Store:
 
     def put(self, spec: RunSpec, runs: Iterable[Run], seconds: float, environment: dict[str, str]) -> None:
         """Write the runs of one task, all or nothing."""
-        content = json.dumps(
-            {"key": spec.key, "spec": json.loads(spec.canonical_json()), "seconds": seconds, "environment": environment}
-        )
         rows = [_row(run) for run in runs]
-        table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata({"levelport": content}))
+        content = {
+            "key": spec.key,
+            "spec": json.loads(spec.canonical_json()),
+            "seconds": seconds,
+            "environment": environment,
+        }
+        content["sha256"] = _checksum(content, rows)
+        table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata({"levelport": json.dumps(content)}))
         try:
             with replacing(self.path(spec.key)) as temporary:
                 pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
@@ -157,13 +172,10 @@ class Store:
 
     def _read(self, path: Path, found: Found) -> TaskResult | None:
         try:
-            table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
-            content = json.loads(table.schema.metadata[b"levelport"])
-            runs = tuple(_run(row) for row in table.to_pylist())
-            if not runs:
-                raise ValueError("it holds no run")
+            content, rows = _unpacked(path)
             if len(path.stem) == 20 and " " not in path.stem and content["key"] != path.stem:
                 raise ValueError(f"its content belongs to the task {content['key']}")
+            runs = tuple(_run(row) for row in rows)
             return TaskResult(content["key"], content["spec"], runs, content["seconds"], content["environment"])
         except FileNotFoundError:
             return None  # another process has just set it aside
@@ -184,14 +196,50 @@ class Store:
             return None
 
 
+def _unpacked(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return what a shard says and its rows; raise ValueError if it is too large or not what was written."""
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
+        columns = [group.column(index) for group in groups for index in range(group.num_columns)]
+        # Repeated values are stored once, so that their number says more than the size of the pages.
+        size = sum(max(column.total_uncompressed_size, 8 * column.num_values) for column in columns)
+        if size > MOST_BYTES:
+            raise ValueError(f"it would unpack to {size} bytes; no task has more than {MOST_BYTES}")
+        table = file.read()
+    content = json.loads(table.schema.metadata[b"levelport"])
+    if set(content) - {"sha256"} != _CONTENT:
+        raise ValueError("its metadata are damaged")
+    if not table.num_rows:
+        raise ValueError("it holds no run")
+    rows = table.to_pylist()
+    if "sha256" in content and content.pop("sha256") != _checksum(content, rows):
+        raise ValueError("its checksum is wrong")
+    if key_of(canonical_text(content["spec"])) != content["key"]:
+        raise ValueError("its specification does not belong to its key")
+    return content, rows
+
+
+def _checksum(content: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """SHA-256 of the specification, the environment and every number of the runs, independent of parquet's layout."""
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
+    for row in rows:
+        curves = row["curves"]
+        plain = {**row, "curves": [name for name, _ in curves]}
+        digest.update(json.dumps(plain, sort_keys=True).encode())
+        for _, curve in curves:
+            values = np.asarray(curve, dtype="<f8")
+            digest.update(len(values).to_bytes(8, "little") + values.tobytes())
+    return digest.hexdigest()
+
+
 def _row(run: Run) -> dict[str, Any]:
     return {
-        "setting": run.setting,
+        "setting": float(run.setting),
         "status": run.status.value,
         "message": run.message,
-        "final_value": run.final_value,
-        "chosen": run.chosen,
-        "facts": sorted(run.facts.items()),
+        "final_value": float(run.final_value),
+        "chosen": bool(run.chosen),
+        "facts": sorted((name, float(value)) for name, value in run.facts.items()),
         "curves": [(name, np.asarray(run.curves[name], dtype=np.float64)) for name in sorted(run.curves)],
     }
 

@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
+
 from levelport.goals.chart import Region, Site
 from levelport.goals.feasible_sqp import Descent, feasible_sqp
 from levelport.goals.goal import Aim, Reading
@@ -29,6 +31,7 @@ _FAR = 100.0  # Wald widths after which there is no end
 _ANGLES = (1e-4, 1e-5, 1e-6)  # of feasible SQP, one after the other while a second look still sees a gain
 _PRODUCTS = 40
 _ITERATIONS = 3000
+_NEAREST = 1e-8  # of displaced starts
 
 
 @dataclass
@@ -67,12 +70,19 @@ class Task:
 def find_end(task: Task, aim: Aim, spent: Callable[[], bool]) -> Found:
     """The end of h in the direction of ``aim``."""
     reading = aim.at(task.start)
+    begin, origin = task.start, reading
+    if _stationary(reading):
+        begin = _displaced(task)
+        reading = aim.at(begin)
+        if _stationary(reading):
+            detail = "the quantity does not change around x"
+            return Found(task.start, origin, EndStatus.FAILED, math.nan, math.nan, 0.0, 0, None, detail)
     tol = task.tol
     if task.recycled is not None:
         task.recycled.solve(reading.gradient, relative=_INEXACT)
         tol *= _STRICTER
     pairs = Pairs(_MEMORY, 1.0, fixed=True, base=task.recycled)
-    search = Search(task.start, reading, reading.value)
+    search = Search(begin, reading, origin.value)
     repeated_wald(task.region, aim, search, pairs, Limits(tol, _STEPS, _FAR, spent, task.lower_than))
     found = Found(
         search.site,
@@ -88,9 +98,28 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool]) -> Found:
         found.status = EndStatus.UNBOUNDED
     elif not search.converged:
         _take_over(task, aim, search, pairs, found, spent)
+    if begin is not task.start and not found.reading.value < origin.value and found.status is not EndStatus.BUDGET:
+        found.site, found.reading, found.status = task.start, origin, EndStatus.CERTIFIED
+        found.detail, found.angle, found.price = "the quantity is stationary at x", math.nan, 0.0
     if found.lower is not None and found.status is not EndStatus.FAILED:
         found.status = EndStatus.NEW_MINIMUM
     return found
+
+
+def _stationary(reading: Reading) -> bool:
+    """Whether the quantity's gradient vanishes as far as its digits tell."""
+    p = reading.gradient
+    eps = torch.finfo(reading.point.x.dtype).eps
+    return not float(p @ p) > (eps * abs(reading.value)) ** 2
+
+
+def _displaced(task: Task) -> Site:
+    """A point within the region beside the minimiser, in a direction that is no axis of anything."""
+    z = torch.cos(torch.arange(1, task.start.z.numel() + 1, device=task.start.z.device, dtype=task.start.z.dtype))
+    site = task.region.at(z * (0.5 / float(z.norm())))
+    while not site.feasible and float(site.z.abs().max()) > _NEAREST:
+        site = task.region.at(0.25 * site.z)
+    return site if site.feasible else task.start
 
 
 def _take_over(task: Task, aim: Aim, search: Search, pairs: Pairs, found: Found, spent: Callable[[], bool]) -> None:

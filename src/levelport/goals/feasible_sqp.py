@@ -131,7 +131,7 @@ def feasible_sqp(
             (new_reading.gradient - p) + step.price * (new_site.gradient - g),
             damp=True,
         )
-        flat = flat + 1 if h - new_reading.value <= max(resolution, 1e-10 * abs(h)) else 0
+        flat = flat + 1 if h - new_reading.value <= max(resolution, 1e-9 * (state.origin - h)) else 0
         state.site, state.reading = new_site, new_reading
         state.iterations += 1
         if flat >= _FLAT:

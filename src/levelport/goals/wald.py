@@ -25,6 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import torch
 from torch import Tensor
 
 from levelport.goals.chart import Region, Site
@@ -32,6 +33,7 @@ from levelport.goals.goal import Aim, Reading
 from levelport.goals.pairs import Pairs
 
 _FAR = 4.0  # excess over the level, in units of the rise and of the model's own drop, from which a step is shortened
+_LEFT = 0.5  # share of the slack after a step from which the step is doubled
 _LONG = 0.3  # predicted gain over the width from which a step counts as long
 _SLOWEST = 0.98  # largest rate of convergence that is extrapolated
 
@@ -44,7 +46,7 @@ class Search:
         site, reading: the best point so far: F and its gradient, sign·h and its gradient.
         origin: sign·h at the minimiser.
         wald: the gain of the first step, half the Wald interval's width.
-        width: how far h has come, at least a thousandth of ``wald``.
+        width: how far h has come.
         price: μ of the last model, in units of F.
         iterations: steps taken.
         converged, unbounded, stalled: why it ended; none of them where a limit was reached.
@@ -65,7 +67,7 @@ class Search:
 
     @property
     def width(self) -> float:
-        return max(self.origin - self.reading.value, 1e-3 * self.wald)
+        return max(self.origin - self.reading.value, 0.0)
 
     @property
     def remaining(self) -> float:
@@ -89,6 +91,7 @@ class Limits:
 def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits: Limits) -> None:
     """Lower sign·h from ``search.site`` until one of its flags is set, a limit is reached or the budget is spent."""
     failures = 0
+    eps = torch.finfo(region.objective.dtype).eps
     while search.iterations < limits.iterations:
         site, p, g = search.site, search.reading.gradient, search.site.gradient
         w, v = pairs.solve(p), pairs.solve(g)
@@ -103,7 +106,8 @@ def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits
         if math.isnan(search.wald):
             search.wald = gain
         search.gains.append(gain)
-        if search.iterations > 0 and search.remaining <= limits.tol * search.width:
+        resolution = 4.0 * eps * abs(search.reading.value)
+        if search.iterations > 0 and search.remaining <= max(limits.tol * search.width, resolution):
             search.converged = True
             return
         if search.origin - search.reading.value > limits.far * search.wald:
@@ -111,7 +115,7 @@ def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits
             return
         if limits.spent():
             return
-        step = _Step(region, aim, search, d, v, gv, gain)
+        step = _Step(region, aim, search, d, v, gv, gain, limits.far)
         found = step.take()
         if found is None:
             failures += 1
@@ -131,9 +135,11 @@ def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits
 class _Step:
     """The trial points x + a d - t v of one step."""
 
-    def __init__(self, region: Region, aim: Aim, search: Search, d: Tensor, v: Tensor, gv: float, gain: float) -> None:
+    def __init__(
+        self, region: Region, aim: Aim, search: Search, d: Tensor, v: Tensor, gv: float, gain: float, far: float
+    ) -> None:
         self.region, self.aim, self.search = region, aim, search
-        self.d, self.v, self.gv, self.gain = d, v, gv, gain
+        self.d, self.v, self.gv, self.gain, self.far = d, v, gv, gain, far
         self.a, self.t = 1.0, 0.0
         self.pulls = gv > 1e-3  # at the minimiser ∇F = 0 and there is no way back but the ray itself
 
@@ -150,7 +156,9 @@ class _Step:
     def take(self) -> tuple[Site, Reading] | None:
         """A point in the region with a lower h, or None."""
         site = self._feasible()
-        if site is not None and self.gain > _LONG * self.search.width:
+        if site is not None and self.t == 0.0 and self.a == 1.0:
+            site = self._further(site)
+        if site is not None and self.a <= 1.0 and self.gain > _LONG * self.search.width:
             site = self._connected(site)
         return None if site is None else self._lower(site)
 
@@ -182,6 +190,18 @@ class _Step:
                     self.a, self.t, last = 0.5 * self.a, 0.0, None
             site = self.trial()
         return None
+
+    def _further(self, site: Site) -> Site:
+        """Double a step after which most of the slack is left, contrary to the model: f is flatter than it says."""
+        slack = self.search.site.slack
+        while site.slack > _LEFT * slack and self.a * self.gain <= self.far * self.search.wald:
+            self.a *= 2.0
+            longer = self.trial()
+            if not longer.feasible:
+                self.a *= 0.5
+                break
+            site = longer
+        return site
 
     def _connected(self, site: Site) -> Site | None:
         """A long step shortened until points of its segment lie in the region as well."""

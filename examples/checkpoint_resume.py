@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from levelport.optim import Every, Teleported
+from levelport.solvers import Krylov
 
 
 def setting() -> tuple[nn.Module, Teleported, Callable[[], Tensor]]:
@@ -20,7 +21,11 @@ def setting() -> tuple[nn.Module, Teleported, Callable[[], Tensor]]:
     x, y = torch.randn(64, 5, dtype=torch.float64), torch.randn(64, 1, dtype=torch.float64)
     model = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 1)).double()
     sgd = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9, dampening=0.9)
-    return model, Teleported(sgd, schedule=Every(10, start=5), max_hvps=10), lambda: nn.functional.mse_loss(model(x), y)
+    return (
+        model,
+        Teleported(sgd, schedule=Every(10, start=5), solver=Krylov(max_hvps=10)),
+        lambda: nn.functional.mse_loss(model(x), y),
+    )
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from levelport.objectives.distributed import DistributedObjective
 from levelport.optim import Never, Teleported
+from levelport.solvers import Krylov
 
 
 def main() -> None:
@@ -33,7 +34,7 @@ def main() -> None:
     optimizer = Teleported(
         torch.optim.SGD(model.parameters(), lr=0.5),
         schedule=Never(),
-        max_hvps=10,
+        solver=Krylov(max_hvps=10),
         distribute=functools.partial(DistributedObjective, samples=len(X)),
     )
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from levelport.optim import Batches, Every, Never, Schedule, Teleported
+from levelport.solvers import Krylov
 
 
 def train(schedule: Schedule) -> None:
@@ -31,7 +32,7 @@ def train(schedule: Schedule) -> None:
         schedule,
         steps_per_epoch=len(loader),
         teleport_on=Batches(loss_on, fixed),
-        max_hvps=8,
+        solver=Krylov(max_hvps=8),
     )
     for epoch in range(8):
         for x, y in loader:

@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from levelport.optim import Every, Never, Schedule, Teleported
+from levelport.solvers import Krylov
 
 STEPS = 150
 
@@ -22,7 +23,9 @@ def train(schedule: Schedule) -> tuple[float, float, float]:
     images, digits = load_digits(return_X_y=True)
     x, y = torch.tensor(images[:600] / 16.0, dtype=torch.float32), torch.tensor(digits[:600])
     model = nn.Sequential(nn.Linear(64, 32), nn.Softplus(), nn.Linear(32, 10))
-    optimizer = Teleported(torch.optim.Adam(model.parameters(), lr=3e-3), schedule, max_hvps=10, momentum="reset")
+    optimizer = Teleported(
+        torch.optim.Adam(model.parameters(), lr=3e-3), schedule, solver=Krylov(max_hvps=10), momentum="reset"
+    )
     bills: list[float] = []
     optimizer.register_teleport_hook(lambda result: bills.append(result.cost.gradient_equivalents))
     optimizer.register_teleport_hook(

@@ -91,20 +91,20 @@ CUT = ["u.detach().square().sum()", "(u > 0).sum()", "(u > 0).all()", "u.sum().i
 
 WRONG = {
     "teleport": [
-        "max_hvps=0",
-        "max_hvps=2.5",
-        "tol=math.nan",
-        "tol=2.0",
-        "radius=-1.0",
-        "radius='far'",
-        "target_gain=0.5",
-        "max_seconds=-1",
+        "solver=Auto(max_hvps=0)",
+        "solver=Krylov(max_hvps=2.5)",
+        "solver=SQP(tol=math.nan)",
+        "solver=Auto(tol=2.0)",
+        "solver=Krylov(radius=-1.0)",
+        "solver=Auto(radius='far')",
+        "solver=Auto(target_gain=0.5)",
+        "solver=SQP(max_seconds=-1)",
+        "solver=Auto(target_alignment=None)",
         "solver='atuo'",
         "solver=Auto",
         "solver=None",
         "level_set='yes'",
         "callback=3",
-        "target_alignment=None",
     ],
     "minimize": [
         "method='amrijo'",
@@ -117,10 +117,10 @@ WRONG = {
         "schedule='auto'",
         "schedule=Every",
         "solver=3",
-        "max_hvps=-1",
+        "tol=-1",
         "callback='x'",
     ],
-    "Teleported": ["solver='sqp '", "max_hvps=0", "momentum='keeep'", "noise=1", "schedule=3", "tol=0", "radius=0"],
+    "Teleported": ["solver='sqp '", "solver=Krylov(tol=0)", "momentum='keeep'", "noise=1", "schedule=3"],
 }
 
 
@@ -226,24 +226,26 @@ def _variables(layout: str, entries: list[float], dtype: str) -> str:
 def _arguments(rng: random.Random, door: str) -> tuple[list[str], dict[str, Any]]:
     facts: dict[str, Any] = {}
     arguments = []
-    solver = rng.choice(["'auto'", "'auto'", "'krylov'", "'krylov'", "'sqp'", "Auto(memory=1)"])
+    solver = rng.choice(["Auto", "Auto", "Krylov", "Krylov", "SQP", "Auto"])
     facts["solver"] = solver
-    arguments.append(f"solver={solver}")
     facts["max_hvps"] = rng.choice([1, 2, 3, 5, 10, 10, 20])
-    arguments.append(f"max_hvps={facts['max_hvps']}")
+    limits = [f"max_hvps={facts['max_hvps']}"]
+    if solver == "Auto" and rng.random() < 0.3:
+        limits.append("memory=1")
     if rng.random() < 0.2:
         facts["radius"] = rng.choice([1e-200, 1e-8, 0.1, 1.0, 1e6, 1e300])
-        arguments.append(f"radius={facts['radius']!r}")
+        limits.append(f"radius={facts['radius']!r}")
     if rng.random() < 0.2:
-        arguments.append(f"tol={rng.choice([1e-14, 1e-3, 0.5])!r}")
+        limits.append(f"tol={rng.choice([1e-14, 1e-3, 0.5])!r}")
     if rng.random() < 0.1:
-        arguments.append(f"target_gain={rng.choice([1.0001, 2.0, 1e300])!r}")
+        limits.append(f"target_gain={rng.choice([1.0001, 2.0, 1e300])!r}")
+    if rng.random() < 0.1:
+        limits.append("target_alignment=0.9")
+    arguments.append(f"solver={solver}({', '.join(limits)})")
     if door == "teleport":
-        if rng.random() < 0.2 and solver != "'krylov'":  # which keeps to the sub-level set
+        if rng.random() < 0.2 and solver != "Krylov":  # which keeps to the sub-level set
             facts["level_set"] = True
             arguments.append("level_set=True")
-        if rng.random() < 0.1:
-            arguments.append("target_alignment=0.9")
         return arguments, facts
     arguments.append(f"schedule={_schedule(rng)}")
     if door == "minimize":
@@ -386,7 +388,7 @@ def check(case: Case, names: dict[str, Any]) -> None:
             raise Violation(f"{_distance(result.x, start)!r} away, radius {case.radius!r}")
     elif math.isfinite(before):
         monotone = case.method in ("'auto'", "'armijo'", "'newton-cg'", "Armijo(c=0.1)", "Newton(max_hvps=3)")
-        if monotone and case.solver != "'sqp'" and result.value > before + 1e-6 * abs(before):
+        if monotone and case.solver != "SQP" and result.value > before + 1e-6 * abs(before):
             raise Violation(f"a descent method went up from {before!r} to {result.value!r}")
 
 
@@ -395,7 +397,7 @@ def _check_teleport(case: Case, result: Any, start: Any) -> None:
         return
     single = "torch.float32" in case.source
     smallest = max(abs(result.value_start), 1.2e-38 if single else 2.3e-308)
-    slack = 1e-6 * smallest if case.solver == "'sqp'" else 0.0
+    slack = 1e-6 * smallest if case.solver == "SQP" else 0.0
     if case.level_set:
         length = math.hypot(*(float(entry) for leaf in _leaves(start) for entry in leaf.double().reshape(-1)))
         resolution = 4.0 * (1.2e-7 if single else 2.3e-16) * result.gradient_norm_start * length

@@ -19,6 +19,7 @@ import torch
 
 import levelport_lab.bench.zoo_networks  # noqa: F401  (enters its species)
 from levelport import teleport
+from levelport.solvers import Auto
 from levelport_lab.bench.zoo import everyone
 
 NETWORKS = (
@@ -55,7 +56,7 @@ def measured(name: str) -> dict[str, object]:
     results = []
     for _ in range(DRAWS):
         noise = torch.randn(x.shape, generator=generator, dtype=x.dtype)
-        results.append(teleport(objective, x * (1.0 + 1e-15 * noise), max_hvps=50))
+        results.append(teleport(objective, x * (1.0 + 1e-15 * noise), Auto(max_hvps=50)))
     norms = [result.gradient_norm for result in results]
     statuses = Counter(result.status.name.lower() for result in results)
     said = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))

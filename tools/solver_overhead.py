@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from levelport import Auto, Solver, teleport
 from levelport.objective import Objective
 from levelport.objectives import FunctionObjective, LinearObjective
 from levelport.optim import Never, minimize
+from levelport.solvers import solver_named
 from levelport_lab.bench.metered import Metered
 from levelport_lab.bench.own_cost import LARGE, large_network
 from levelport_lab.bench.scipy_solvers import ScipySolver
@@ -83,7 +85,7 @@ def measured(objective: Objective, x: Tensor, solver: Solver, max_hvps: int) -> 
     """One teleport: processor time inside evaluations and outside of them, in milliseconds."""
     metered = Metered(objective, clock=time.thread_time)
     began = time.thread_time()
-    products = teleport(metered, x, solver, max_hvps=max_hvps).cost.hvps
+    products = teleport(metered, x, replace(solver_named(solver), max_hvps=max_hvps)).cost.hvps
     total = time.thread_time() - began
     inside = metered.evaluation_seconds
     outside = total - inside

@@ -28,7 +28,7 @@ def draw(name: str, plane: Axes, curves: Axes) -> None:
     for label, (schedule, colour, marker) in RUNS.items():
         path = paths[label] = []
         result = levelport.minimize(
-            function, start, Armijo(), schedule=schedule, solver="auto", tol=1e-10, max_cost=200,
+            function, start, Armijo(), schedule=schedule, solver=levelport.Auto(tol=1e-10), max_cost=200,
             callback=lambda row, point, path=path: path.append(point.x.tolist()),  # type: ignore[misc]
         )  # fmt: skip
         gaps = [max(row.value - function.minimum, 1e-14) for row in result.trace]

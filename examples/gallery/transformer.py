@@ -9,12 +9,14 @@ default schedule, which teleports while it pays, at equal cost. One seed of one 
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import torch
 from matplotlib.figure import Figure
 from torch import nn
 
 import levelport
+from levelport.solvers import solver_named
 
 BUDGET = 150.0  # gradient equivalents
 
@@ -27,7 +29,7 @@ def main() -> Figure:
     picture = Figure(figsize=(10, 4), layout="constrained")
     climbs, curves = picture.subplots(1, 2)
     for solver in ("auto", "sqp"):
-        result = levelport.teleport(objective, objective.initial_point(), solver, max_hvps=30)
+        result = levelport.teleport(objective, objective.initial_point(), replace(solver_named(solver), max_hvps=30))
         costs = [row.cost.gradient_equivalents for row in result.trace]
         climbs.plot(costs, [row.gradient_norm for row in result.trace], marker=".", label=solver)
         climbs.plot(result.cost.gradient_equivalents, result.gradient_norm, "k*", ms=10)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from levelport import Every, Teleporter
+from levelport.solvers import Krylov
 
 
 def main() -> None:
@@ -23,7 +24,7 @@ def main() -> None:
     x = torch.randn(256, 5)
     loader = DataLoader(TensorDataset(x, x.prod(dim=1, keepdim=True)), batch_size=32)
     model, optimizer, batches = accelerator.prepare(net, torch.optim.SGD(net.parameters(), lr=0.05), loader)
-    teleporter = Teleporter(optimizer, Every(4), max_hvps=10)
+    teleporter = Teleporter(optimizer, Every(4), solver=Krylov(max_hvps=10))
     accelerator.register_for_checkpointing(teleporter)
 
     def loss(inputs: Tensor, targets: Tensor) -> Tensor:

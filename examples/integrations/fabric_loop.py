@@ -10,6 +10,7 @@ from lightning.fabric import Fabric
 from torch import nn
 
 from levelport import Every, Teleporter
+from levelport.solvers import Krylov
 
 
 def main() -> None:
@@ -17,7 +18,7 @@ def main() -> None:
     fabric.seed_everything(0)
     net = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 1))
     model, optimizer = fabric.setup(net, torch.optim.SGD(net.parameters(), lr=0.05))
-    teleporter = Teleporter(optimizer, Every(10), max_hvps=10)
+    teleporter = Teleporter(optimizer, Every(10), solver=Krylov(max_hvps=10))
     x = torch.randn(128, 5)
     y = x.prod(dim=1, keepdim=True)
     for step in range(30):

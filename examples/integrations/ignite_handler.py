@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from levelport import Every
 from levelport.integrations.ignite import attach_teleports
+from levelport.solvers import Krylov
 
 
 def main() -> None:
@@ -26,7 +27,7 @@ def main() -> None:
         optimizer,
         lambda batch: nn.functional.mse_loss(net(batch[0]), batch[1]),
         Every(8),
-        max_hvps=10,
+        solver=Krylov(max_hvps=10),
         on_teleport=lambda r: print(f"loss {r.value:.4f}, gradient x {r.gain:.2f}"),
     )
     trainer.run(loader, max_epochs=3)

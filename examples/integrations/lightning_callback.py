@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from levelport import Every
 from levelport.integrations.lightning import TeleportCallback
+from levelport.solvers import Krylov
 
 
 class Regression(pl.LightningModule):  # type: ignore[misc, unused-ignore]
@@ -34,7 +35,9 @@ def main() -> None:
     x = torch.randn(256, 5)
     loader = DataLoader(TensorDataset(x, x.prod(dim=1, keepdim=True)), batch_size=32)
     teleports = TeleportCallback(
-        Every(8), max_hvps=10, on_teleport=lambda r: print(f"loss {r.value:.4f}, gradient x {r.gain:.2f}")
+        Every(8),
+        solver=Krylov(max_hvps=10),
+        on_teleport=lambda r: print(f"loss {r.value:.4f}, gradient x {r.gain:.2f}"),
     )
     trainer = pl.Trainer(
         max_epochs=3,

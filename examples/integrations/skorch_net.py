@@ -9,7 +9,7 @@ import torch
 from skorch import NeuralNetRegressor
 from torch import nn
 
-from levelport import Every
+from levelport import Every, Krylov
 from levelport.integrations.skorch import Teleports
 
 
@@ -29,7 +29,11 @@ def main() -> None:
         batch_size=32,
         train_split=None,
         callbacks=[
-            Teleports(Every(8), lambda r: print(f"loss {r.value:.4f}, gradient x {r.gain:.2f}"), {"max_hvps": 10})
+            Teleports(
+                Every(8),
+                lambda r: print(f"loss {r.value:.4f}, gradient x {r.gain:.2f}"),
+                {"solver": Krylov(max_hvps=10)},
+            )
         ],
     )
     net.fit(x.numpy(), x.prod(dim=1, keepdim=True).numpy())

@@ -12,6 +12,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 from levelport import Every
 from levelport.integrations.transformers import TeleportCallback
+from levelport.solvers import Krylov
 
 
 def main() -> None:
@@ -23,7 +24,10 @@ def main() -> None:
     data = [{"input_ids": row, "labels": row} for row in texts]
     batches = [{"input_ids": part, "labels": part} for part in texts[:16].split(8)]
     teleports = TeleportCallback(
-        Every(8), batches, max_hvps=10, on_teleport=lambda r: print(f"loss {r.value:.4f}, gradient x {r.gain:.2f}")
+        Every(8),
+        batches,
+        solver=Krylov(max_hvps=10),
+        on_teleport=lambda r: print(f"loss {r.value:.4f}, gradient x {r.gain:.2f}"),
     )
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from levelport import teleport
-from levelport.solvers import SQP
+from levelport.solvers import SQP, solver_named
 from levelport_lab.paper.batched import batched
 from levelport_lab.paper.batched_sqp import teleport_together
 from levelport_lab.paper.member_points import SeparatePoints
@@ -43,7 +43,7 @@ def test_teleporting_together_is_teleporting_one_by_one(name: str, mode: str) ->
     solver = replace(SOLVERS[mode], max_iterations=iterations)
     together = teleport_together(batched(named), W, solver)
     for row, x in enumerate(W):
-        alone = teleport(named.objective(), x, solver, max_hvps=iterations + 1)
+        alone = teleport(named.objective(), x, replace(solver_named(solver), max_hvps=iterations + 1))
         torch.testing.assert_close(together.W[row], alone.x, rtol=1e-7, atol=1e-9)
         assert together.gradients[row] == alone.cost.gradients
         certificate = alone.status.value != "converged"  # of the point returned: the batched solver makes none

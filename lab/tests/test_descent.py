@@ -9,6 +9,7 @@ import torch
 
 from levelport.optim import Armijo, At, FixedStep, Momentum, Never, Normalized, Polyak, minimize
 from levelport.optim.step_rule import StepRule
+from levelport.solvers import solver_named
 from levelport_lab.engine.spec import Run, RunStatus
 from levelport_lab.paper import training
 from levelport_lab.paper.batched import batched
@@ -38,9 +39,11 @@ def one_by_one(name: str, method: Method, setting: float, ticks: int, plan: Tele
         named.initial_point(),
         rule,
         schedule=At(plan.at) if plan is not None else Never(),
-        solver="auto" if plan is None else plan.teleporter(),
-        max_hvps=1 if plan is None else plan.limit + (plan.solver != "ours"),
-        first_step="method",  # Algorithm 1
+        solver=replace(
+            solver_named("auto" if plan is None else plan.teleporter()),
+            max_hvps=1 if plan is None else plan.limit + (plan.solver != "ours"),
+        ),
+        first_step="method",
         gtol=0.0,
         max_iterations=ticks,
     )

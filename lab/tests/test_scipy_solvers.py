@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from levelport import Auto, TeleportStatus, teleport
 from levelport.objectives import FunctionObjective
+from levelport.solvers import solver_named
 from levelport_lab.bench.demo_race import logistic_case
 from levelport_lab.bench.scipy_solvers import ALL_SOLVERS, ScipySolver, any_solver
 from levelport_lab.level_sets import Trails, window_with
@@ -22,7 +24,7 @@ from levelport_lab.problems.quadratics import Quadratic
 def test_quadratic_maximum(method: str) -> None:
     quadratic = Quadratic.random(torch.logspace(0, -1, 6, dtype=torch.float64), seed=3)
     x = torch.ones(6, dtype=torch.float64)
-    result = teleport(quadratic, x, ScipySolver(method), max_hvps=400)  # type: ignore[arg-type]
+    result = teleport(quadratic, x, replace(ScipySolver(method), max_hvps=400))  # type: ignore[arg-type]
     assert result.gradient_norm == pytest.approx(quadratic.largest_gradient_norm(x), rel=1e-6)
     assert result.violation == 0.0
 
@@ -31,7 +33,11 @@ def test_quadratic_maximum(method: str) -> None:
 @pytest.mark.parametrize("budget", [2, 5, 20])
 def test_budget_and_guarantee(name: str, budget: int) -> None:
     function = FUNCTIONS["goldstein-price"]
-    result = teleport(function, torch.tensor(function.start, dtype=torch.float64), any_solver(name), max_hvps=budget)
+    result = teleport(
+        function,
+        torch.tensor(function.start, dtype=torch.float64),
+        replace(any_solver(name), max_hvps=budget),
+    )
     assert result.cost.hvps <= budget
     assert result.violation <= 1e-6 * abs(result.value_start)
     assert result.gradient_norm >= result.gradient_norm_start
@@ -41,7 +47,7 @@ def test_budget_and_guarantee(name: str, budget: int) -> None:
 def test_level_set(method: str) -> None:
     x = torch.tensor([7.5, -4.0], dtype=torch.float64)
     solver = ScipySolver(method)  # type: ignore[arg-type]
-    stays = teleport(booth, x, solver, level_set=True, max_hvps=200)
+    stays = teleport(booth, x, replace(solver_named(solver), max_hvps=200), level_set=True)
     assert abs(stays.value - stays.value_start) <= 1e-9 * stays.value_start
     assert stays.gradient_norm == pytest.approx(math.sqrt(2 * 18 * 92.25), rel=1e-6)
 
@@ -49,7 +55,7 @@ def test_level_set(method: str) -> None:
 def test_target_stops_early() -> None:
     # SLSQP's iterates lie outside the sub-level set until its last ones, so a target cannot stop it before.
     x = torch.tensor([7.5, -4.0], dtype=torch.float64)
-    early = teleport(booth, x, ScipySolver("trust-constr"), target_gain=1.2, max_hvps=200)
+    early = teleport(booth, x, replace(ScipySolver("trust-constr"), target_gain=1.2, max_hvps=200))
     assert early.status is TeleportStatus.TARGET_REACHED
     assert early.gain >= 1.2
     assert early.cost.hvps < 30
@@ -108,6 +114,6 @@ def test_figure_1() -> None:
 def test_an_end_beyond_the_radius_is_not_called_converged() -> None:
     """SciPy is not told of the radius, so that what it finds beyond is discarded."""
     start = torch.tensor([7.5, -4.0], dtype=torch.float64)
-    result = teleport(booth, start, ScipySolver("SLSQP"), radius=1.0)
+    result = teleport(booth, start, replace(ScipySolver("SLSQP"), radius=1.0))
     assert result.status is not TeleportStatus.CONVERGED
     assert float((result.x - start).norm()) <= 1.0

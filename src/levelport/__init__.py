@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         WhenStalled,
         minimize,
     )
-    from levelport.solvers import SQP, Auto, Solver, TeleportResult, TeleportStatus, teleport
+    from levelport.solvers import SQP, Auto, Krylov, Solver, TeleportResult, TeleportStatus, teleport
 
 __version__ = "0.1.0"
 
@@ -51,7 +51,7 @@ _HOMES = {
         "WhenStalled",
         "minimize",
     ),
-    "solvers": ("SQP", "Auto", "Solver", "TeleportResult", "TeleportStatus", "teleport"),
+    "solvers": ("SQP", "Auto", "Krylov", "Solver", "TeleportResult", "TeleportStatus", "teleport"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -65,6 +65,7 @@ __all__ = [
     "DistributedObjective",
     "Every",
     "FunctionObjective",
+    "Krylov",
     "LinearObjective",
     "MinimizeResult",
     "MinimizeStatus",

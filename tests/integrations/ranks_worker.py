@@ -17,6 +17,7 @@ import torch.distributed.fsdp
 from torch import Tensor, nn
 
 from levelport import Every, Never, Teleported, Teleporter
+from levelport.solvers import Auto, Krylov
 
 
 def network(width: int = 8) -> nn.Module:
@@ -64,7 +65,9 @@ def checkpoint(out: Path) -> dict[str, Any]:
 
     def begin() -> tuple[nn.Module, Teleported]:
         net = nn.parallel.DistributedDataParallel(network())
-        return net, Teleported(torch.optim.Adam(net.parameters(), lr=0.01), Every(3, start=1), max_hvps=6)
+        return net, Teleported(
+            torch.optim.Adam(net.parameters(), lr=0.01), Every(3, start=1), solver=Krylov(max_hvps=6)
+        )
 
     def steps(net: nn.Module, optimizer: Teleported, count: int) -> None:
         for _ in range(count):
@@ -119,7 +122,7 @@ def cost() -> dict[str, Any]:
             torch.autograd.grad(loss(), list(net.parameters()))
         gradient = (time.perf_counter() - began) / 3
         sent.update(calls=0, bytes=0)
-        teleporter = Teleporter(torch.optim.SGD(net.parameters(), lr=0.01), Never(), solver="auto", max_hvps=10)
+        teleporter = Teleporter(torch.optim.SGD(net.parameters(), lr=0.01), Never(), solver=Auto(max_hvps=10))
         result = teleporter.teleport(loss)
         rows.append(
             {

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from levelport.integrations.lightning import TeleportCallback
 from levelport.optim import At, Every, Never, Teleported
+from levelport.solvers import Auto, Krylov
 from levelport.symmetries import Rescaling
 
 BATCHES = 8
@@ -94,7 +95,7 @@ OPTIONS = {
 def test_the_callback_teleports_and_a_teleport_is_no_step(options: dict[str, Any], tmp_path: Path) -> None:
     found: list[Any] = []
     module = Module()
-    callback = TeleportCallback(Every(3, start=1), solver="auto", max_hvps=4, on_teleport=found.append)
+    callback = TeleportCallback(Every(3, start=1), solver=Auto(max_hvps=4), on_teleport=found.append)
     trainer = fit(module, callback, path=tmp_path, **options)
     steps = BATCHES // options.get("accumulate_grad_batches", 1)
     assert trainer.global_step == steps
@@ -123,7 +124,7 @@ def test_training_resumes_bit_for_bit(adam: bool, accumulation: int, tmp_path: P
     options = {"accumulate_grad_batches": accumulation}
 
     def run(epochs: int, resume: Any = None) -> tuple[Module, TeleportCallback, pl.Trainer]:
-        module, callback = Module(adam=adam), TeleportCallback(Every(3, start=1), max_hvps=3)
+        module, callback = Module(adam=adam), TeleportCallback(Every(3, start=1), solver=Krylov(max_hvps=3))
         module.net[3].p = 0.0
         trainer = fit(module, callback, path=tmp_path, resume=resume, max_epochs=epochs, **options)
         return module, callback, trainer
@@ -142,7 +143,7 @@ def test_training_resumes_bit_for_bit(adam: bool, accumulation: int, tmp_path: P
 def test_manual_optimization_teleports_on_the_loss_it_is_given(tmp_path: Path) -> None:
     found: list[Any] = []
     callback = TeleportCallback(
-        Every(4), max_hvps=3, loss=lambda module, batch: module.loss(batch), on_teleport=found.append
+        Every(4), solver=Krylov(max_hvps=3), loss=lambda module, batch: module.loss(batch), on_teleport=found.append
     )
     trainer = fit(Module(automatic=False), callback, path=tmp_path)
     assert trainer.global_step == BATCHES
@@ -213,7 +214,7 @@ def test_a_teleported_optimizer_with_teleports_to_come_is_told_of_the_callback_a
 
 def test_wrong_arguments_are_refused_when_the_callback_is_made() -> None:
     with pytest.raises(ValueError, match="max_hvps"):
-        TeleportCallback(Every(3), max_hvps=0)
+        TeleportCallback(Every(3), solver=Krylov(max_hvps=0))
 
 
 @pytest.mark.parametrize(
@@ -235,7 +236,7 @@ class WithoutIndex(Module):
 
 
 def test_training_step_needs_no_index_of_the_batch(tmp_path: Path) -> None:
-    callback = TeleportCallback(Every(4), max_hvps=3)
+    callback = TeleportCallback(Every(4), solver=Krylov(max_hvps=3))
     fit(WithoutIndex(), callback, path=tmp_path)
     assert callback.teleporter is not None
     assert callback.teleporter.iteration == BATCHES
@@ -251,7 +252,7 @@ class Skipping(Module):
 @pytest.mark.filterwarnings("ignore:.*returned .None.")
 def test_a_skipped_batch_has_no_teleport_and_counts_as_a_step(tmp_path: Path) -> None:
     found: list[Any] = []
-    callback = TeleportCallback(Every(1), max_hvps=3, on_teleport=found.append)
+    callback = TeleportCallback(Every(1), solver=Krylov(max_hvps=3), on_teleport=found.append)
     trainer = fit(Skipping(), callback, path=tmp_path)
     assert callback.teleporter is not None
     assert callback.teleporter.iteration == trainer.global_step == BATCHES
@@ -279,7 +280,7 @@ class Guarding(Module):
 def test_a_guard_that_stops_a_trial_point_does_not_stop_the_teleport(tmp_path: Path) -> None:
     found: list[Any] = []
     module = Guarding()
-    fit(module, TeleportCallback(At(1), solver="auto", max_hvps=10, on_teleport=found.append), path=tmp_path)
+    fit(module, TeleportCallback(At(1), solver=Auto(max_hvps=10), on_teleport=found.append), path=tmp_path)
     assert module.guarded > 0
     (result,) = found
     assert result.gain > 1.0
@@ -308,7 +309,7 @@ def test_buffers_of_the_lightning_module_see_no_trial_points(tmp_path: Path) -> 
     plain, module = Counting(), Counting()
     mean = module.mean
     fit(plain, path=tmp_path)
-    fit(module, TeleportCallback(Every(3, start=1), max_hvps=3, on_teleport=found.append), path=tmp_path)
+    fit(module, TeleportCallback(Every(3, start=1), solver=Krylov(max_hvps=3), on_teleport=found.append), path=tmp_path)
     assert found
     assert (float(module.seen), float(module.mean)) == (BATCHES, float(plain.mean))
     assert module.mean is module.net.same is mean
@@ -344,7 +345,7 @@ def test_every_optimizer_may_have_a_callback(tmp_path: Path) -> None:
 
 
 def test_a_second_fit_counts_from_its_first_step(tmp_path: Path) -> None:
-    callback = TeleportCallback(Every(3), max_hvps=3)
+    callback = TeleportCallback(Every(3), solver=Krylov(max_hvps=3))
     for steps in (1, 4):
         fit(Module(), callback, path=tmp_path, max_steps=steps)
         assert callback.teleporter is not None
@@ -353,7 +354,7 @@ def test_a_second_fit_counts_from_its_first_step(tmp_path: Path) -> None:
 
 def test_half_precision_parameters_teleport_and_stay_in_half_precision(tmp_path: Path) -> None:
     found: list[Any] = []
-    callback = TeleportCallback(Every(3), max_hvps=3, on_teleport=found.append)
+    callback = TeleportCallback(Every(3), solver=Krylov(max_hvps=3), on_teleport=found.append)
     fit(module := Module(), callback, path=tmp_path, precision="bf16-true")
     assert found
     for result in found:
@@ -373,7 +374,7 @@ def test_fabric_needs_the_teleporter_alone() -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
     model, optimizer = fabric.setup(net, torch.optim.SGD(net.parameters(), lr=0.05))
-    teleporter = Teleporter(optimizer, Every(4), max_hvps=3)
+    teleporter = Teleporter(optimizer, Every(4), solver=Krylov(max_hvps=3))
     gains = []
     for x, y in fabric.setup_dataloaders(loader()):
         result = teleporter.maybe(lambda x=x, y=y: nn.functional.mse_loss(model.module(x), y))

@@ -15,9 +15,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from levelport import Every, ObjectiveError, Teleporter
 from levelport.integrations.loggers import log_to_tensorboard, log_to_wandb, scalars
 from levelport.integrations.planned import Planned
+from levelport.solvers import Auto
 from levelport.symmetries import Rescaling
 
-HOW: dict[str, Any] = {"solver": "auto", "max_hvps": 4}
+HOW: dict[str, Any] = {"solver": Auto(max_hvps=4)}
 
 
 def data() -> TensorDataset:

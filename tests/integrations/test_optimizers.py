@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from levelport import Every, Never, Teleported, Teleporter
+from levelport.solvers import Krylov
 
 DATA = torch.randn(16, 4, generator=torch.Generator().manual_seed(1))
 
@@ -89,7 +90,7 @@ def test_optimizers_that_differentiate_are_refused_by_name_and_teleport_beside(n
     optimizer = getattr(package, name)(net.parameters(), lr=0.01)
     with pytest.raises(TypeError, match=rf"{name} differentiates gradients itself.*levelport\.Teleporter"):
         Teleported(optimizer, Never())
-    teleporter = Teleporter(optimizer, Every(2), max_hvps=4)
+    teleporter = Teleporter(optimizer, Every(2), solver=Krylov(max_hvps=4))
     results = []
     for _ in range(3):
         results.append(teleporter.maybe(lambda: loss_of(net)))
@@ -113,7 +114,10 @@ def test_schedule_free_optimizers_keep_their_modes(momentum: Any) -> None:
     schedulefree = pytest.importorskip("schedulefree", reason="schedulefree is not installed: make integrations")
     net = network()
     optimizer = Teleported(
-        schedulefree.AdamWScheduleFree(net.parameters(), lr=0.01), Every(3, start=2), max_hvps=4, momentum=momentum
+        schedulefree.AdamWScheduleFree(net.parameters(), lr=0.01),
+        Every(3, start=2),
+        solver=Krylov(max_hvps=4),
+        momentum=momentum,
     )
     optimizer.train()
     first = float(loss_of(net))

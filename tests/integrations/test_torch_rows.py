@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from levelport import Every, Never, Teleported, Teleporter
+from levelport.solvers import Auto
 
 GENERATOR_SEED = 1
 
@@ -60,7 +61,7 @@ def test_networks_of_all_kinds_train_with_teleports(case: str) -> None:
     generator = torch.Generator().manual_seed(GENERATOR_SEED)
     x, y = torch.randn(12, *shape, generator=generator), torch.randn(12, 1, generator=generator)
     call = per_sample(net) if case == "vmap" else net
-    optimizer = Teleported(torch.optim.SGD(net.parameters(), lr=0.02), Every(3), solver="auto", max_hvps=6)
+    optimizer = Teleported(torch.optim.SGD(net.parameters(), lr=0.02), Every(3), solver=Auto(max_hvps=6))
     gains: list[float] = []
     optimizer.register_teleport_hook(lambda result: gains.append(result.gain))
     losses = [float(optimizer.step(lambda: nn.functional.mse_loss(call(x), y))) for _ in range(7)]  # type: ignore[arg-type]
@@ -78,7 +79,7 @@ def test_averages_of_weights_see_steps_and_no_trial_points(average: Any) -> None
     x = torch.randn(12, 3, generator=torch.Generator().manual_seed(GENERATOR_SEED))
     averaged = AveragedModel(net, multi_avg_fn=average)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.02)
-    teleporter = Teleporter(optimizer, Every(3), solver="auto", max_hvps=6)
+    teleporter = Teleporter(optimizer, Every(3), solver=Auto(max_hvps=6))
     seen: list[Tensor] = []
     for _ in range(7):
         teleporter.maybe(lambda: net(x).square().mean())

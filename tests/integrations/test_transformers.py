@@ -16,6 +16,7 @@ import transformers as hf
 
 from levelport import Every, Teleporter
 from levelport.integrations.transformers import TeleportCallback
+from levelport.solvers import Auto, Krylov
 
 WORDS, LENGTH = 40, 8
 resumes = pytest.mark.skipif(
@@ -85,7 +86,7 @@ def test_default_attention_teleports_as_eager_attention_does(make: Any) -> None:
     for implementation in ("sdpa", "eager"):
         model = make().double()  # in single precision ten products make 1e-3 of the last bits
         model.set_attn_implementation(implementation)
-        teleporter = Teleporter(torch.optim.AdamW(model.parameters(), lr=1e-3), Every(1), solver="auto", max_hvps=10)
+        teleporter = Teleporter(torch.optim.AdamW(model.parameters(), lr=1e-3), Every(1), solver=Auto(max_hvps=10))
         result = teleporter.maybe(lambda model=model: model(**batch()).loss)
         assert result is not None
         assert result.violation == 0.0
@@ -133,7 +134,7 @@ OPTIONS = {
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_the_trainer_teleports_before_steps_and_counts_none_of_them(options: dict[str, Any], tmp_path: Path) -> None:
     found: list[Any] = []
-    callback = TeleportCallback(Every(3, start=1), [batch()], solver="auto", max_hvps=3, on_teleport=found.append)
+    callback = TeleportCallback(Every(3, start=1), [batch()], solver=Auto(max_hvps=3), on_teleport=found.append)
     trainer = train([callback], tmp_path, **options)
     assert trainer.state.global_step == 8
     assert callback.teleporter is not None
@@ -148,7 +149,7 @@ def test_training_resumes_bit_for_bit(tmp_path: Path) -> None:
     """Eight steps at once, and four and four: the parameters agree to the last bit, dropout included."""
 
     def run(steps: int, resume: Any = None) -> tuple[Any, TeleportCallback]:
-        callback = TeleportCallback(Every(3, start=1), [batch()], max_hvps=3)
+        callback = TeleportCallback(Every(3, start=1), [batch()], solver=Krylov(max_hvps=3))
         trainer = train(
             [callback],
             tmp_path,
@@ -205,7 +206,7 @@ def test_teleports_after_an_evaluation_see_the_model_in_training_mode(tmp_path: 
         out: torch.Tensor = model(**batch).loss
         return out
 
-    callback = TeleportCallback(Every(2, start=1), [batch()], loss=loss, max_hvps=2)
+    callback = TeleportCallback(Every(2, start=1), [batch()], loss=loss, solver=Krylov(max_hvps=2))
     train([callback], tmp_path, max_steps=4, eval_strategy="steps", eval_steps=1)
     assert modes
     assert all(modes)
@@ -222,7 +223,7 @@ def test_low_rank_adapters_teleport_alone(tmp_path: Path) -> None:
     frozen = {name: p.detach().clone() for name, p in model.named_parameters() if not p.requires_grad}
     found: list[Any] = []
     train(
-        [TeleportCallback(Every(3, start=2), [batch()], solver="auto", max_hvps=4, on_teleport=found.append)],
+        [TeleportCallback(Every(3, start=2), [batch()], solver=Auto(max_hvps=4), on_teleport=found.append)],
         tmp_path,
         model=model,
     )

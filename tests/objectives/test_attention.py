@@ -15,6 +15,7 @@ from torch.nn.functional import scaled_dot_product_attention
 import levelport
 from levelport.objectives import ModuleObjective
 from levelport.optim import Every, Never, Teleported, Teleporter
+from levelport.solvers import Krylov
 
 TOKENS, WIDTH = 5, 8
 
@@ -43,12 +44,12 @@ def data() -> tuple[Tensor, Tensor]:
 def by_parameters(model: nn.Module) -> levelport.TeleportResult:
     x, y = data()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    return Teleporter(optimizer, Never(), max_hvps=6).teleport(lambda: (model(x) - y).square().mean())
+    return Teleporter(optimizer, Never(), solver=Krylov(max_hvps=6)).teleport(lambda: (model(x) - y).square().mean())
 
 
 def by_module(model: nn.Module) -> levelport.TeleportResult:
     objective = ModuleObjective(model, nn.functional.mse_loss, *data())
-    return levelport.teleport(objective, objective.initial_point(), max_hvps=6)
+    return levelport.teleport(objective, objective.initial_point(), levelport.Auto(max_hvps=6))
 
 
 def by_function(model: nn.Module) -> levelport.TeleportResult:
@@ -58,7 +59,7 @@ def by_function(model: nn.Module) -> levelport.TeleportResult:
         return (torch.func.functional_call(model, w, (x,)) - y).square().mean()
 
     start = {name: p.detach() for name, p in model.named_parameters()}
-    return levelport.teleport(loss, start, max_hvps=6)
+    return levelport.teleport(loss, start, levelport.Auto(max_hvps=6))
 
 
 @pytest.mark.parametrize("door", [by_parameters, by_module, by_function])
@@ -93,7 +94,7 @@ def test_torchs_own_attention_teleports(make: Callable[[], nn.Module], training:
     torch.manual_seed(0)
     layer = make().train(training)
     x, y = data()
-    optimizer = Teleported(torch.optim.Adam(layer.parameters(), lr=1e-3), Every(2), max_hvps=5)
+    optimizer = Teleported(torch.optim.Adam(layer.parameters(), lr=1e-3), Every(2), solver=Krylov(max_hvps=5))
     for _ in range(3):
         optimizer.step(lambda: (layer(x).mean(dim=1) - y).square().mean())
     assert optimizer.last_teleport is not None
@@ -110,7 +111,7 @@ def test_training_keeps_its_own_kernels() -> None:
         seen.append(torch.backends.cuda.flash_sdp_enabled())
         return model(x).square().mean()
 
-    optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.1), Every(1), max_hvps=3)
+    optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.1), Every(1), solver=Krylov(max_hvps=3))
     optimizer.step(loss)
     assert seen[0] is True
     assert seen[-1] is True
@@ -128,7 +129,7 @@ def test_a_compiled_module_teleports_as_the_module_that_was_compiled() -> None:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         loss = lambda called=called: (called(x) - y).square().mean()  # noqa: E731
         loss().backward()  # compiles
-        result = Teleporter(optimizer, Never(), max_hvps=6).teleport(loss)
+        result = Teleporter(optimizer, Never(), solver=Krylov(max_hvps=6)).teleport(loss)
         ends.append(result.x)
     assert torch.equal(*ends)
 

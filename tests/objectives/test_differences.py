@@ -52,7 +52,7 @@ def test_the_budget_of_products_holds(budget: int) -> None:
     X = torch.randn(60, 30, generator=generator, dtype=torch.float64)
     y = torch.sign(torch.randn(60, generator=generator, dtype=torch.float64))
     objective = GradientDifferences(LinearObjective.logistic(X, y, penalty=1e-4))
-    result = teleport(objective, torch.ones(30, dtype=torch.float64), Auto(), max_hvps=budget)
+    result = teleport(objective, torch.ones(30, dtype=torch.float64), Auto(max_hvps=budget))
     assert objective.ledger.products <= budget
     assert result.cost.hvps == 0
     assert result.violation == 0.0

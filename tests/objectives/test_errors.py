@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 from levelport import (
     SQP,
     Auto,
+    Krylov,
     LinearObjective,
     ModuleObjective,
     NumpyObjective,
@@ -129,7 +130,18 @@ def test_variables_that_cannot_be_moved(x: Any, words: list[str]) -> None:
         ({"target_gain": "2"}, ["target_gain"]),
         ({"target_alignment": -1.0}, ["target_alignment"]),
         ({"target_alignment": "1"}, ["target_alignment"]),
+    ],
+)
+def test_limits_that_make_no_sense(options: dict[str, Any], words: list[str]) -> None:
+    for solver in (Auto, Krylov, SQP):
+        check(lambda solver=solver: solver(**options), *words)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
         ({"callback": 3}, ["callback"]),
+        ({"level_set": 1}, ["level_set"]),
         ({"solver": "atuo"}, ["atuo", "'auto'"]),
         ({"solver": "quantum"}, ["auto, krylov, sqp"]),
         ({"solver": 3}, ["solver", "int"]),
@@ -189,7 +201,7 @@ def test_objectives() -> None:
     check(lambda: teleport(noisy, noisy.initial_point()), "deterministic")
     dropout.eval()
     quiet = ModuleObjective(dropout, F.mse_loss, X, torch.ones(3, 1))
-    assert teleport(quiet, quiet.initial_point(), max_hvps=5).gain >= 1.0
+    assert teleport(quiet, quiet.initial_point(), Auto(max_hvps=5)).gain >= 1.0
 
 
 def test_numpy_callables() -> None:

@@ -19,6 +19,7 @@ from levelport.objectives.parameters import ParametersObjective
 from levelport.optim import ArmijoSGD
 from levelport.optim.closures import StepLoss
 from levelport.optim.undo import OptimizerBack
+from levelport.solvers import Auto
 
 X = torch.linspace(-1.0, 1.0, 32).reshape(8, 4)
 Y = X.square().sum(dim=1, keepdim=True)
@@ -196,7 +197,7 @@ def test_modules_in_a_function_of_x(call: Callable[[nn.Module, dict[str, Tensor]
     network = normed()
     start = {name: p.detach().clone() for name, p in network.named_parameters()}
     unchanged = Unchanged(network)
-    teleport(lambda p: (call(network, p) - Y).square().mean(), start, max_hvps=5)
+    teleport(lambda p: (call(network, p) - Y).square().mean(), start, Auto(max_hvps=5))
     unchanged.check()
 
 

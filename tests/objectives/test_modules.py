@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from levelport import ModuleObjective, Objective, teleport
+from levelport.solvers import Auto
 
 
 def data(device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
@@ -68,7 +69,7 @@ def test_teleports_whole_and_in_chunks_alike(float64_device: torch.device) -> No
     results = []
     for chunk_size in (None, 9):
         objective = ModuleObjective(module, F.cross_entropy, X, y, penalty=1e-2, chunk_size=chunk_size)
-        results.append(teleport(objective, objective.initial_point(), max_hvps=15))
+        results.append(teleport(objective, objective.initial_point(), Auto(max_hvps=15)))
     assert results[0].gradient_norm == pytest.approx(results[1].gradient_norm, rel=1e-6)
     assert results[0].gain > 1.0
 
@@ -136,7 +137,7 @@ def test_nothing_of_the_module_is_touched(chunk_size: int | None) -> None:
     before = copy.deepcopy(module.state_dict())
     X, y = data()
     objective = ModuleObjective(module, F.cross_entropy, X, y, penalty=1e-2, chunk_size=chunk_size)
-    result = teleport(objective, objective.initial_point(), max_hvps=10)
+    result = teleport(objective, objective.initial_point(), Auto(max_hvps=10))
     assert result.gain > 1.0
     for name, tensor in module.state_dict().items():
         assert torch.equal(tensor, before[name]), name
@@ -149,7 +150,7 @@ def test_load_into_module() -> None:
     module = network()
     X, y = data()
     objective = ModuleObjective(module, F.cross_entropy, X, y)
-    result = teleport(objective, objective.initial_point(), max_hvps=10)
+    result = teleport(objective, objective.initial_point(), Auto(max_hvps=10))
     assert isinstance(result.x, Tensor)
     objective.load_into_module(result.x)
     assert torch.equal(objective.initial_point(), result.x)

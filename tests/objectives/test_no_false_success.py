@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from levelport import Every, Never, ObjectiveError, Teleported, minimize, teleport
 from levelport.objectives import ModuleObjective
 from levelport.objectives.parameters import ParametersObjective
+from levelport.solvers import Auto
 
 Fun = Callable[[Tensor], Any]
 
@@ -34,7 +35,7 @@ def parameter() -> nn.Parameter:
 
 def by_teleported(fun: Fun) -> object:
     x = parameter()
-    optimizer = Teleported(torch.optim.SGD([x], lr=0.1), schedule=Never(), solver="auto", max_hvps=50)
+    optimizer = Teleported(torch.optim.SGD([x], lr=0.1), schedule=Never(), solver=Auto(max_hvps=50))
     try:
         return optimizer.teleport(lambda: fun(x))
     except ObjectiveError:
@@ -274,4 +275,4 @@ def test_a_detached_backward_pass_is_found_in_either_precision(n: int, dtype: to
 )
 def test_linear_pieces_are_no_detached_backward_pass(fun: Fun, dtype: torch.dtype) -> None:
     for seed in range(20):
-        teleport(fun, torch.randn(20, generator=torch.Generator().manual_seed(seed), dtype=dtype), max_hvps=3)
+        teleport(fun, torch.randn(20, generator=torch.Generator().manual_seed(seed), dtype=dtype), Auto(max_hvps=3))

@@ -18,6 +18,7 @@ from levelport.objectives import LinearObjective
 from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.parameters import ParametersObjective
 from levelport.optim import Armijo, Every, Never, Teleported, Teleporter, WhenItPays, minimize
+from levelport.solvers import Krylov
 
 ROWS, COLUMNS = 61, 7
 PATIENCE = timedelta(seconds=600)
@@ -52,7 +53,7 @@ def run_minimize(objective: levelport.Objective) -> Tensor:
 
 
 def run_teleport(objective: levelport.Objective, x: Tensor) -> Tensor:
-    result = levelport.teleport(objective, x, max_hvps=30)
+    result = levelport.teleport(objective, x, levelport.Auto(max_hvps=30))
     assert isinstance(result.x, Tensor)
     return torch.cat([result.x, torch.tensor([result.value, result.gradient_norm], dtype=torch.float64)])
 
@@ -78,7 +79,9 @@ def everything(rows: slice, rank: int) -> dict[str, Tensor | str]:
     found["teleport"] = run_teleport(share(inner), inner.current())
 
     network, loss = network_setting(rows)
-    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.0), Never(), max_hvps=10, distribute=share)
+    optimizer = Teleported(
+        torch.optim.SGD(network.parameters(), lr=0.0), Never(), solver=Krylov(max_hvps=10), distribute=share
+    )
     optimizer.teleport(loss)
     found["optimizer"] = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
 
@@ -96,7 +99,7 @@ def without_an_argument(rank: int, rows: slice) -> dict[str, Tensor | str]:
         network, _ = network_setting(rows)
         network = nn.Sequential(network, nn.BatchNorm1d(1, affine=False, dtype=torch.float64))
         parallel = nn.parallel.DistributedDataParallel(network)
-        optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.1), schedule, max_hvps=4)
+        optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.1), schedule, solver=Krylov(max_hvps=4))
         statistics = network[1].running_mean
         counted: list[int] = []
         optimizer.register_teleport_hook(lambda result, counted=counted: counted.append(result.nhev))  # type: ignore[misc]
@@ -108,11 +111,11 @@ def without_an_argument(rank: int, rows: slice) -> dict[str, Tensor | str]:
         found[f"{name} teleports"] = torch.tensor([len(counted), sum(counted)])
     # The mean over the ranks, with equal weights, is what a teleport sees.
     network, loss = network_setting(rows)
-    Teleporter(torch.optim.SGD(network.parameters(), lr=0.0), Never(), max_hvps=6).teleport(loss)
+    Teleporter(torch.optim.SGD(network.parameters(), lr=0.0), Never(), solver=Krylov(max_hvps=6)).teleport(loss)
     found["equal weights"] = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
     with torch.no_grad():
         next(network.parameters()).add_(rank)
-    lonely = Teleporter(torch.optim.SGD(network.parameters(), lr=0.0), Never(), max_hvps=6)
+    lonely = Teleporter(torch.optim.SGD(network.parameters(), lr=0.0), Never(), solver=Krylov(max_hvps=6))
     found["a model per rank"] = refusal(lambda: lonely.teleport(loss))
     return found
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from levelport.objectives import FunctionObjective
 from levelport.optim.transaction import Stride, check_unused, land
-from levelport.solvers import Auto, Settings
-from levelport.solvers.guarantee import Move, move_from
+from levelport.solvers import Auto
+from levelport.solvers._teleport import Move, move_from
 
 START = torch.tensor([3.0, 0.1], dtype=torch.float64)
 
@@ -24,7 +24,7 @@ def valley(x: Tensor) -> Tensor:
 
 def teleported() -> tuple[FunctionObjective, Move]:
     objective = FunctionObjective(valley, START)
-    move = move_from(objective.at(START), objective, Auto(), Settings())
+    move = move_from(objective.at(START), objective, Auto())
     assert move.result.curvature == pytest.approx(8.0)
     return objective, move
 
@@ -52,7 +52,7 @@ def test_a_short_teleport_is_followed_by_the_whole_newton_step(beside: float) ->
     """Nearly at the end of the axis already, there is not far to go; the way down is as long as ever."""
     start = torch.tensor([beside, 1.0], dtype=torch.float64)
     objective = FunctionObjective(valley, start)
-    move = move_from(objective.at(start), objective, Auto(), Settings())
+    move = move_from(objective.at(start), objective, Auto())
     assert move.point.x is not start
     landing = land(objective, objective.at(start), move)
     assert landing.step == pytest.approx(1.0 / 8.0, rel=1e-6)

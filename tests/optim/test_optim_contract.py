@@ -29,6 +29,7 @@ from levelport.optim import (
     WhenStalled,
     minimize,
 )
+from levelport.solvers import SQP, Krylov
 
 Make = Callable[[Any], torch.optim.Optimizer]
 
@@ -51,10 +52,12 @@ OWN = ["polyak", "armijo", "normalized", "newton-fixed", "newton-wolfe"]
 
 WRAPPERS: dict[str, Callable[[torch.optim.Optimizer], torch.optim.Optimizer]] = {
     "plain": lambda inner: inner,
-    "teleported": lambda inner: Teleported(inner, Every(3, start=1), max_hvps=6),
-    "teleported-reset": lambda inner: Teleported(inner, Every(3, start=1), max_hvps=6, momentum="reset"),
-    "teleported-sqp": lambda inner: Teleported(inner, Every(3, start=1), max_hvps=6, solver="sqp"),
-    "teleported-when-it-pays": lambda inner: Teleported(inner, WhenItPays(start=2, slowdown=1.0), max_hvps=6),
+    "teleported": lambda inner: Teleported(inner, Every(3, start=1), solver=Krylov(max_hvps=6)),
+    "teleported-reset": lambda inner: Teleported(inner, Every(3, start=1), solver=Krylov(max_hvps=6), momentum="reset"),
+    "teleported-sqp": lambda inner: Teleported(inner, Every(3, start=1), solver=SQP(max_hvps=6)),
+    "teleported-when-it-pays": lambda inner: Teleported(
+        inner, WhenItPays(start=2, slowdown=1.0), solver=Krylov(max_hvps=6)
+    ),
 }
 
 
@@ -237,7 +240,7 @@ def test_each_group_has_its_own_learning_rate(inner: str) -> None:
 @every_inner
 def test_a_closure_with_backward_is_answered_by_the_right_form_where_a_teleport_is_due(inner: str) -> None:
     network, loss = setting()
-    optimizer = Teleported(INNER[inner](network.parameters()), Every(3), max_hvps=6)
+    optimizer = Teleported(INNER[inner](network.parameters()), Every(3), solver=Krylov(max_hvps=6))
     before = parameters_of(network)
     network.first.weight.grad = torch.full_like(network.first.weight, 7.0)
     with pytest.raises(TypeError, match=r"optimizer.step\(lambda: loss_fn\(model\(x\), y\)\)"):
@@ -312,7 +315,9 @@ def test_standard_closures_teleport_on_a_loss_of_their_own() -> None:
     results = []
     for form in ("loss-only", "none", "in-place", "outside"):
         network, loss = setting()
-        optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), Every(2), max_hvps=6, teleport_on=loss)
+        optimizer = Teleported(
+            torch.optim.SGD(network.parameters(), lr=0.05), Every(2), solver=Krylov(max_hvps=6), teleport_on=loss
+        )
         closure = {
             "loss-only": loss,
             "none": usual_closure(optimizer, loss),
@@ -346,7 +351,9 @@ def test_a_loss_only_closure_may_zero_gradients_in_place() -> None:
 def test_gradients_accumulated_before_a_teleport_are_refused(schedule: Any) -> None:
     """Before anything moves or counts."""
     network, loss = setting()
-    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), schedule, max_hvps=6, teleport_on=loss)
+    optimizer = Teleported(
+        torch.optim.SGD(network.parameters(), lr=0.05), schedule, solver=Krylov(max_hvps=6), teleport_on=loss
+    )
     before = parameters_of(network)
     loss().backward()
     with pytest.raises(TypeError, match="belong to the point that was left"):
@@ -375,7 +382,7 @@ def test_a_teleport_that_does_not_move_costs_the_step_no_second_gradient() -> No
 
 def test_steps_on_stored_gradients_are_taken_until_a_teleport_is_due() -> None:
     network, loss = setting()
-    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), Every(3, start=2), max_hvps=6)
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), Every(3, start=2), solver=Krylov(max_hvps=6))
     for _ in range(2):
         loss().backward()
         assert optimizer.step() is None
@@ -483,7 +490,7 @@ def test_copies_go_their_own_way(inner: str, wrapper: str) -> None:
 
 def test_teleports_happen_where_the_schedule_says() -> None:
     network, loss = setting()
-    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), Every(3, start=1), max_hvps=4)
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), Every(3, start=1), solver=Krylov(max_hvps=4))
     seen: list[int] = []
     handle = optimizer.register_teleport_hook(lambda result: seen.append(optimizer.iteration - 1))
     for _ in range(8):
@@ -498,7 +505,10 @@ def test_teleports_happen_where_the_schedule_says() -> None:
 def test_schedules_in_epochs_act_at_the_first_step_of_an_epoch() -> None:
     network, loss = setting()
     optimizer = Teleported(
-        torch.optim.SGD(network.parameters(), lr=0.05), Every(2, unit="epochs"), max_hvps=4, steps_per_epoch=3
+        torch.optim.SGD(network.parameters(), lr=0.05),
+        Every(2, unit="epochs"),
+        solver=Krylov(max_hvps=4),
+        steps_per_epoch=3,
     )
     seen: list[int] = []
     optimizer.register_teleport_hook(lambda result: seen.append(optimizer.iteration - 1))
@@ -512,7 +522,9 @@ def test_schedules_in_epochs_act_at_the_first_step_of_an_epoch() -> None:
 def test_adaptive_schedules_resume_in_the_middle_of_an_epoch() -> None:
     def make(network: Network) -> Teleported:
         schedule = WhenStalled(0.9, window=1, wait=1, unit="epochs")
-        return Teleported(torch.optim.Adam(network.parameters(), lr=0.02), schedule, max_hvps=4, steps_per_epoch=3)
+        return Teleported(
+            torch.optim.Adam(network.parameters(), lr=0.02), schedule, solver=Krylov(max_hvps=4), steps_per_epoch=3
+        )
 
     network, loss = setting()
     optimizer = make(network)
@@ -564,7 +576,7 @@ def test_the_teleport_can_work_on_another_loss_than_the_step() -> None:
 @pytest.mark.parametrize("inner", ["sgd-momentum", "adam"])
 def test_momentum_at_a_teleport_is_a_choice(inner: str, policy: Any) -> None:
     network, loss = setting()
-    optimizer = Teleported(INNER[inner](network.parameters()), Never(), momentum=policy, max_hvps=4)
+    optimizer = Teleported(INNER[inner](network.parameters()), Never(), momentum=policy, solver=Krylov(max_hvps=4))
     optimizer.step(loss)
     held = {p: dict(state) for p, state in optimizer.state.items()}
     assert held
@@ -629,7 +641,7 @@ def test_bad_arguments_are_named() -> None:
 
 def test_a_checkpoint_has_torchs_shape_and_that_of_the_bare_optimizer_is_welcome() -> None:
     network, loss = setting()
-    optimizer = Teleported(torch.optim.Adam(network.parameters(), lr=0.01), Every(2), max_hvps=3)
+    optimizer = Teleported(torch.optim.Adam(network.parameters(), lr=0.01), Every(2), solver=Krylov(max_hvps=3))
     for _ in range(3):
         optimizer.step(loss)
     saved = optimizer.state_dict()
@@ -637,7 +649,7 @@ def test_a_checkpoint_has_torchs_shape_and_that_of_the_bare_optimizer_is_welcome
     bare = torch.optim.Adam(network.parameters(), lr=0.5)
     bare.load_state_dict({key: saved[key] for key in ("state", "param_groups")})
     assert bare.param_groups[0]["lr"] == 0.01
-    again = Teleported(torch.optim.Adam(network.parameters(), lr=0.5), Every(2), max_hvps=3)
+    again = Teleported(torch.optim.Adam(network.parameters(), lr=0.5), Every(2), solver=Krylov(max_hvps=3))
     again.load_state_dict(bare.state_dict())
     assert again.param_groups[0]["lr"] == 0.01
     assert again.iteration == 0
@@ -651,7 +663,7 @@ def test_who_does_not_know_gradients_does_not_wait_for_small_ones() -> None:
     network, loss = setting()
     with pytest.raises(ValueError, match="measure='progress'"):
         Teleporter(torch.optim.SGD(network.parameters(), lr=0.05), schedule).maybe(loss)
-    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), schedule, max_hvps=6)
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), schedule, solver=Krylov(max_hvps=6))
     for _ in range(40):
         optimizer.step(loss)
     assert optimizer.last_teleport is not None
@@ -660,7 +672,7 @@ def test_who_does_not_know_gradients_does_not_wait_for_small_ones() -> None:
 def test_a_teleporter_never_steps() -> None:
     network, loss = setting()
     sgd = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
-    teleporter = Teleporter(sgd, Every(3, start=1), max_hvps=4)
+    teleporter = Teleporter(sgd, Every(3, start=1), solver=Krylov(max_hvps=4))
     before, gains = [p.detach().clone() for p in network.parameters()], []
     for _ in range(5):
         value = float(loss().detach())
@@ -672,7 +684,7 @@ def test_a_teleporter_never_steps() -> None:
     assert [gain is not None for gain in gains] == [False, True, False, False, True]
     assert max(gain for gain in gains if gain is not None) > 1.0
     assert any(not torch.equal(a, b) for a, b in zip(before, network.parameters(), strict=True))
-    resumed = Teleporter(sgd, Every(3, start=1), max_hvps=4)
+    resumed = Teleporter(sgd, Every(3, start=1), solver=Krylov(max_hvps=4))
     resumed.load_state_dict(teleporter.state_dict())
     assert resumed.iteration == 5
 

@@ -22,6 +22,7 @@ from levelport.objectives import FunctionObjective, LinearObjective, distributed
 from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.parameters import ParametersObjective
 from levelport.optim import Never, Teleported, Teleporter
+from levelport.solvers import Krylov
 
 HERE = Path(__file__).parent
 
@@ -110,7 +111,7 @@ def test_teleported_optimizers_move_all_ranks_alike(ranks: Findings) -> None:
     assert torch.equal(first, second)
     network, loss = worker.network_setting(slice(0, worker.ROWS))
     before = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
-    Teleported(torch.optim.SGD(network.parameters(), lr=0.0), Never(), max_hvps=10).teleport(loss)
+    Teleported(torch.optim.SGD(network.parameters(), lr=0.0), Never(), solver=Krylov(max_hvps=10)).teleport(loss)
     alone = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
     torch.testing.assert_close(first, alone, rtol=1e-6, atol=1e-7)  # Krylov directions magnify roundings
     assert float((alone - before).norm()) > 1e-3
@@ -133,7 +134,7 @@ def test_without_an_argument_every_rank_weighs_the_same_as_in_distributed_data_p
         terms = torch.nn.functional.softplus(-y * network(X).squeeze(1))
         return 0.5 * terms[worker.shard(0, 2)].mean() + 0.5 * terms[worker.shard(1, 2)].mean()
 
-    Teleporter(torch.optim.SGD(network.parameters(), lr=0.0), Never(), max_hvps=6).teleport(loss)
+    Teleporter(torch.optim.SGD(network.parameters(), lr=0.0), Never(), solver=Krylov(max_hvps=6)).teleport(loss)
     alone = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
     torch.testing.assert_close(first, alone, rtol=1e-6, atol=1e-7)
 

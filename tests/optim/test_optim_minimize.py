@@ -37,7 +37,7 @@ from levelport.optim import (
 )
 from levelport.optim.result import MinimizeRow
 from levelport.optim.step_rule import Step
-from levelport.solvers import Krylov
+from levelport.solvers import Auto, Krylov
 
 
 def rosenbrock(x: Tensor) -> Tensor:
@@ -72,14 +72,7 @@ def test_the_structure_of_x_is_kept_and_x0_is_not_touched() -> None:
 def test_the_trace_tells_every_point_and_its_bill() -> None:
     objective = FunctionObjective(rosenbrock, like=vector(-1.2, 1.0))
     result = minimize(
-        objective,
-        vector(-1.2, 1.0),
-        Armijo(),
-        schedule=At([2, 5]),
-        solver="auto",
-        max_hvps=5,
-        max_iterations=8,
-        gtol=0.0,
+        objective, vector(-1.2, 1.0), Armijo(), schedule=At([2, 5]), solver=Auto(max_hvps=5), max_iterations=8, gtol=0.0
     )
     assert result.status is MinimizeStatus.MAX_ITERATIONS
     assert not result.success
@@ -213,12 +206,12 @@ def test_bad_arguments_are_named() -> None:
         lambda: Newton(max_hvps=0),
         lambda: Newton(step="wolfe"),
         lambda: minimize(rosenbrock, vector(0.0, 0.0), solver="autp"),
-        lambda: minimize(rosenbrock, vector(0.0, 0.0), max_hvps=0),
+        lambda: minimize(rosenbrock, vector(0.0, 0.0), solver=Krylov(max_hvps=0)),
         lambda: minimize(rosenbrock, vector(0.0, 0.0), method=None),
         lambda: minimize(rosenbrock, vector(0.0, 0.0), method=Armijo),
         lambda: minimize(rosenbrock, vector(0.0, 0.0), gtol="a"),
-        lambda: minimize(rosenbrock, vector(0.0, 0.0), radius=-1.0),
-        lambda: minimize(rosenbrock, vector(0.0, 0.0), target_gain=0.5),
+        lambda: minimize(rosenbrock, vector(0.0, 0.0), solver=Krylov(radius=-1.0)),
+        lambda: minimize(rosenbrock, vector(0.0, 0.0), solver=Krylov(target_gain=0.5)),
         lambda: minimize(rosenbrock, vector(0.0, 0.0), solver=levelport.Auto),
         lambda: minimize(rosenbrock, vector(0.0, 0.0), callback=1),
         lambda: levelport.Auto(memory=1.5),

@@ -34,9 +34,7 @@ def test_a_quadratic_is_solved_in_one_step(condition: float, rule: FixedStep | A
         x0,
         rule,
         schedule=Every(1),
-        solver=Auto(memory=30),
-        max_hvps=120,
-        tol=1e-10,
+        solver=Auto(memory=30, max_hvps=120, tol=1e-10),
         max_iterations=1,
         gtol=0.0,
     )
@@ -64,8 +62,7 @@ def test_logistic_regression_converges_linearly_after_teleports() -> None:
         x0,
         Armijo(c=0.5),
         schedule=Every(1),
-        solver="auto",
-        max_hvps=40,
+        solver=Auto(max_hvps=40),
         max_iterations=40,
         f_target=best + 1e-11,
     )

@@ -15,6 +15,7 @@ from levelport.objectives.batches import Batches
 from levelport.objectives.isolation import isolated
 from levelport.objectives.parameters import ParametersObjective
 from levelport.optim import ArmijoSGD, At, Every, Never, NewtonCG, PolyakSGD, Teleported, Teleporter
+from levelport.solvers import Auto, Krylov
 
 X = torch.randn(24, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.randn(24, 1, generator=torch.Generator().manual_seed(1))
@@ -41,7 +42,7 @@ def statistics(network: nn.Module) -> dict[str, Tensor]:
 def test_a_teleport_by_hand_moves_parameters_and_nothing_else() -> None:
     network = batch_norm_network()
     optimizer = Teleported(
-        torch.optim.SGD(network.parameters(), lr=0.1), Never(), solver="auto", max_hvps=5, first_step="optimizer"
+        torch.optim.SGD(network.parameters(), lr=0.1), Never(), solver=Auto(max_hvps=5), first_step="optimizer"
     )
     for p in network.parameters():
         p.grad = torch.full_like(p, 3.0)
@@ -63,9 +64,9 @@ def test_a_teleport_by_hand_moves_parameters_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda p: Teleported(torch.optim.SGD(p, lr=0.1), Every(1), max_hvps=5),
-        lambda p: Teleported(ArmijoSGD(p), Every(1), max_hvps=5),
-        lambda p: Teleported(torch.optim.LBFGS(p, max_iter=3), Every(1), max_hvps=5),
+        lambda p: Teleported(torch.optim.SGD(p, lr=0.1), Every(1), solver=Krylov(max_hvps=5)),
+        lambda p: Teleported(ArmijoSGD(p), Every(1), solver=Krylov(max_hvps=5)),
+        lambda p: Teleported(torch.optim.LBFGS(p, max_iter=3), Every(1), solver=Krylov(max_hvps=5)),
         lambda p: ArmijoSGD(p),
         lambda p: PolyakSGD(p),
         lambda p: NewtonCG(p, max_hvps=3),
@@ -82,7 +83,7 @@ def test_batch_norm_statistics_move_once_per_step(make: Any) -> None:
 
 def test_batch_norm_in_the_loss_is_the_training_one() -> None:
     network = batch_norm_network()
-    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.1), Never(), max_hvps=5)
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.1), Never(), solver=Krylov(max_hvps=5))
     with torch.no_grad():
         expected = loss_of(network)().item()
     assert optimizer.teleport(loss_of(network)).value_start == pytest.approx(expected, rel=1e-6)
@@ -143,7 +144,9 @@ def test_a_teleport_that_was_asked_for_is_refused_on_a_noisy_loss() -> None:
 
 def test_dropout_can_be_replayed() -> None:
     network = dropout_network().double()
-    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.01), Every(1), noise="replay", max_hvps=8)
+    optimizer = Teleported(
+        torch.optim.SGD(network.parameters(), lr=0.01), Every(1), noise="replay", solver=Krylov(max_hvps=8)
+    )
 
     def loss() -> Tensor:
         return nn.functional.mse_loss(network(X.double()), Y.double())
@@ -199,7 +202,7 @@ class Recorder(nn.Module):
 @pytest.mark.parametrize("inside", [False, True], ids=["autocast-around", "autocast-inside"])
 def test_autocast_is_off_during_a_teleport_but_not_during_the_step(inside: bool) -> None:
     network = Recorder()
-    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.1), Every(1), max_hvps=5)
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.1), Every(1), solver=Krylov(max_hvps=5))
 
     def loss() -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=inside or torch.is_autocast_enabled("cpu")):
@@ -226,7 +229,7 @@ def test_a_loss_in_half_precision_is_refused() -> None:
 
 def test_gradient_scaling_goes_without_closures() -> None:
     network = nn.Linear(4, 1)
-    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.1), Never(), max_hvps=5)
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.1), Never(), solver=Krylov(max_hvps=5))
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
     before = network.weight.detach().clone()
     scaler.scale(loss_of(network)()).backward()
@@ -243,7 +246,7 @@ def test_gradients_can_be_clipped() -> None:
     optimizer = Teleported(
         torch.optim.SGD(network.parameters(), lr=1.0),
         Every(1),
-        max_hvps=5,
+        solver=Krylov(max_hvps=5),
         after_backward=lambda: nn.utils.clip_grad_norm_(network.parameters(), 1e-3),
     )
     optimizer.step(loss_of(network))
@@ -350,7 +353,7 @@ def test_a_nan_at_a_trial_point_is_a_rejected_trial() -> None:
 
 def test_graphs_do_not_pile_up() -> None:
     network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
-    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.01), Every(1), max_hvps=4)
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.01), Every(1), solver=Krylov(max_hvps=4))
 
     def tensors() -> int:
         gc.collect()
@@ -373,7 +376,7 @@ def test_relu_networks_do_not_fail() -> None:
     def loss() -> Tensor:
         return nn.functional.mse_loss(network(X.double()), Y.double())
 
-    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=1e-3), Every(1), max_hvps=10)
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=1e-3), Every(1), solver=Krylov(max_hvps=10))
     for _ in range(3):
         optimizer.step(loss)
         assert optimizer.last_teleport is not None

@@ -35,6 +35,7 @@ from levelport.optim import (
 from levelport.optim.armijo import armijo_search
 from levelport.optim.newton_cg import newton_direction
 from levelport.optim.second_moments import optimizer_metric
+from levelport.solvers import SQP
 
 PENALTY = 1e-3
 DATA = np.random.default_rng(7)
@@ -63,7 +64,7 @@ def test_teleported_sgd_is_algorithm_1_of_the_paper() -> None:
     due = {k + i for k, size in blocks.items() for i in range(size)}
     for k in range(20):
         if k in due:
-            w = levelport.teleport(logistic, w, solver="sqp", max_hvps=50).x
+            w = levelport.teleport(logistic, w, solver=levelport.SQP(max_hvps=50)).x
         w = w.clone().requires_grad_()
         (gradient,) = torch.autograd.grad(logistic(w), w)
         w = (w - lr * gradient).detach()
@@ -130,8 +131,7 @@ def test_minimize_and_the_torch_route_agree(rule: Any, make: Any, options: Any, 
         start(),
         rule,
         schedule=schedule,
-        solver="sqp",
-        max_hvps=10,
+        solver=SQP(max_hvps=10),
         first_step="included" if included else "method",
         max_iterations=10,
         gtol=0.0,
@@ -313,7 +313,7 @@ def test_armijo_goes_on_below_the_rounding_error_of_f() -> None:
 
 def test_line_searches_start_at_one_over_the_curvature_after_a_teleport() -> None:
     weight = nn.Parameter(start())
-    optimizer = Teleported(ArmijoSGD([weight], c=0.1), Every(1), solver="sqp", max_hvps=20)
+    optimizer = Teleported(ArmijoSGD([weight], c=0.1), Every(1), solver=SQP(max_hvps=20))
     optimizer.step(lambda: logistic(weight))
     result = optimizer.last_teleport
     assert result is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import hypothesis.strategies as st
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from torch import Tensor
 
 from levelport import SQP, Auto, Solver, TeleportResult, TeleportStatus, teleport
+from levelport.solvers import solver_named
 
 Function = Callable[[Tensor], Tensor]
 
@@ -75,7 +77,7 @@ def check(fun: Function, x: Tensor, solver: Solver, *, level_set: bool, max_hvps
         calls += 1
         return fun(w)
 
-    result = teleport(counted, x, solver, level_set=level_set, max_hvps=max_hvps)
+    result = teleport(counted, x, replace(solver_named(solver), max_hvps=max_hvps), level_set=level_set)
     assert torch.equal(
         x,
         before,
@@ -97,7 +99,7 @@ def check(fun: Function, x: Tensor, solver: Solver, *, level_set: bool, max_hvps
     # The cost is what was really spent: a gradient comes with its value.
     assert calls == result.cost.values + result.cost.gradients
     assert result.cost.hvps <= max_hvps
-    again = teleport(fun, x, solver, level_set=level_set, max_hvps=max_hvps)
+    again = teleport(fun, x, replace(solver_named(solver), max_hvps=max_hvps), level_set=level_set)
     assert isinstance(again.x, Tensor)
     assert torch.equal(torch.nan_to_num(again.x), torch.nan_to_num(y))
     assert again.status is result.status
@@ -204,7 +206,7 @@ def test_combinations(
 def test_any_start(entries: list[float], name: str, solver: Solver) -> None:
     """Starts of any size, infinite and undefined ones included, are answered by a status."""
     start = torch.tensor(entries, dtype=torch.float64)
-    result = teleport(FUNCTIONS[name], start, solver, max_hvps=6)
+    result = teleport(FUNCTIONS[name], start, replace(solver_named(solver), max_hvps=6))
     assert isinstance(result.status, TeleportStatus)
     if result.status is not TeleportStatus.NON_FINITE_START and bool(torch.isfinite(start).all()):
         assert result.gradient_norm >= result.gradient_norm_start

@@ -11,15 +11,18 @@ from tests.functions import Quadratic
 
 from levelport import LinearObjective, TeleportStatus, teleport
 from levelport.objectives import FunctionObjective
-from levelport.objectives.differences import GradientDifferences
 from levelport.optim import Armijo, Every, minimize
-from levelport.solvers import Certificate, Krylov, Settings, move_from
+from levelport.solvers import Auto, Certificate, Krylov, move_from
 
 CASES = all_cases()
 
 
 def quadratic(d: int = 20, condition: float = 1e3, seed: int = 3) -> Quadratic:
     return Quadratic.random(torch.logspace(0, -torch.tensor(condition).log10().item(), d, dtype=torch.float64), seed)
+
+
+FAR = {"first_norm": 1e60}
+"""The state of a run that has converged far: the model is built to the last vector."""
 
 
 def start_of(d: int = 20, seed: int = 4) -> torch.Tensor:
@@ -37,9 +40,7 @@ def test_the_guarantee_holds_everywhere(case: Case, hvp: str) -> None:
 
 def test_with_the_whole_space_a_teleport_is_the_exact_maximum_scaled_by_the_share() -> None:
     f, x = quadratic(), start_of()
-    solver = Krylov("exact").begin()
-    solver._memory.first_norm = 1e60  # a run that has converged far: the model is built to the last vector
-    move = move_from(f.at(x), f, solver, Settings(max_hvps=100))
+    move = move_from(f.at(x), f, Krylov(hvp="exact"), FAR)
     assert move.result.gradient_norm == pytest.approx(0.8 * f.largest_gradient_norm(x), rel=1e-6)
     gap = move.result.value_start
     assert move.result.value == pytest.approx(0.64 * gap, rel=1e-6)
@@ -47,9 +48,7 @@ def test_with_the_whole_space_a_teleport_is_the_exact_maximum_scaled_by_the_shar
 
 def test_the_curvature_that_comes_for_free_is_the_one_along_the_climb() -> None:
     f, x = quadratic(), start_of()
-    solver = Krylov("exact")
-    solver._memory.first_norm = 1e60
-    free = move_from(f.at(x), f, solver, Settings(max_hvps=100), certify=False)
+    free = move_from(f.at(x), f, Krylov(hvp="exact"), FAR, certify=False)
     assert free.result.curvature == pytest.approx(float(f.eigenvalues.max()), rel=1e-6)
     assert free.result.status is TeleportStatus.PREDICTED
 
@@ -67,7 +66,7 @@ def test_the_averaged_certificate_is_exact_on_a_quadratic() -> None:
 
 def test_a_sphere_is_not_worth_a_teleport() -> None:
     f = Quadratic.random(torch.ones(5, dtype=torch.float64), 0)
-    move = move_from(f.at(start_of(5)), f, Krylov(), Settings(), certify=False)
+    move = move_from(f.at(start_of(5)), f, Krylov(), certify=False)
     assert move.result.status is TeleportStatus.NOT_WORTHWHILE
     assert move.lower is not None
     assert torch.allclose(move.lower.x, f.minimiser, atol=1e-6)
@@ -80,9 +79,11 @@ def test_products_are_chosen_by_dtype_and_by_what_they_cost() -> None:
     single = FunctionObjective(lambda x: (x**4).sum(), like=start_of(5).float())
     for objective, by_differences in ((closed, False), (smooth, True), (single, False)):
         point = objective.at(torch.ones(objective.dimension, dtype=objective.dtype))
-        assert isinstance(Krylov().view(objective, point)[0], GradientDifferences) is by_differences
-        assert not isinstance(Krylov("exact").view(objective, point)[0], GradientDifferences)
-    assert teleport(closed, torch.zeros(8).double(), Krylov("difference")).cost.hvps == 0
+        assert (move_from(point, objective, Krylov(), certify=False).result.nhev == 0) is by_differences
+        point = objective.at(point.x)
+        assert move_from(point, objective, Krylov(hvp="exact"), certify=False).result.nhev > 0
+    assert teleport(closed, torch.zeros(8).double(), Krylov(hvp="difference")).cost.hvps == 0
+    assert teleport(smooth, torch.ones(5).double(), Auto(hvp="difference")).cost.hvps == 0
 
 
 def test_wrong_arguments_are_answered_by_sentences() -> None:
@@ -97,7 +98,7 @@ def test_wrong_arguments_are_answered_by_sentences() -> None:
 @pytest.mark.parametrize("radius", [1e-3, 0.1, 1.0])
 def test_the_radius_is_kept(radius: float) -> None:
     for case in CASES:
-        result = teleport(case.fun, case.start, "krylov", radius=radius)
+        result = teleport(case.fun, case.start, Krylov(radius=radius))
         assert float((torch.as_tensor(result.x) - case.start).norm()) <= radius * (1 + 1e-9)
 
 
@@ -132,13 +133,31 @@ def test_minimize_is_gradient_descent_from_teleported_points() -> None:
             assert torch.allclose(w.x - x.x, after.step * w.gradient, atol=1e-10)
 
 
-def test_the_memory_of_a_run_does_not_leak_into_the_next() -> None:
+def test_state_is_returned_and_solver_stays_as_it_is() -> None:
     solver = Krylov()
     f, x = quadratic(), start_of()
     first = minimize(f, x, solver=solver)
     again = minimize(f, x, solver=solver)
     assert first.cost.gradients == again.cost.gradients
-    assert solver._memory.first_norm is None
+    move = move_from(f.at(x), f, solver)
+    assert move.state["first_norm"] == f.at(x).gradient_norm
+    assert solver == Krylov()
+    later = move_from(move.point, f, solver, move.state)
+    assert later.state["first_norm"] == move.state["first_norm"]
+
+
+@pytest.mark.parametrize("vectors", [1, 3, 20])
+def test_ritz_pairs_are_products_without_another_product(vectors: int) -> None:
+    f, x = quadratic(), start_of()
+    point = f.at(x)
+    move = move_from(point, f, Krylov(vectors, hvp="exact"), FAR, certify=False)
+    assert move.model is not None
+    spent = f.cost.hvps
+    found, images = move.model.ritz_pairs()
+    assert f.cost.hvps == spent
+    assert found.shape == images.shape == (move.model.size, 20)
+    for v, image in zip(found, images, strict=True):
+        assert torch.allclose(image, f.at(x).hvp(v), atol=1e-9 * float(f.eigenvalues.max()))
 
 
 def test_a_point_below_the_level_is_no_kkt_point_however_well_aligned() -> None:
@@ -154,11 +173,10 @@ def test_a_point_below_the_level_is_no_kkt_point_however_well_aligned() -> None:
 def test_a_trust_radius_that_has_collapsed_does_not_end_all_teleports() -> None:
     """At a minimum moves miss what the model promises by mere roundings, again and again; f may change later."""
     f, x = quadratic(), start_of()
-    solver, point = Krylov().begin(), f.at(x)
-    solver._memory.radius = 1e-200
+    point, state = f.at(x), {"radius": 1e-200, "first_norm": f.at(x).gradient_norm}
     for _ in range(8):
-        move = move_from(point, f, solver, Settings(max_hvps=50), certify=False)
-        point = move.lower or move.point
+        move = move_from(point, f, Krylov(), state, certify=False)
+        point, state = move.lower or move.point, dict(move.state)
     assert point.value < 0.1 * f.at(x).value
 
 

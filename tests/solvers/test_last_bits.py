@@ -24,7 +24,7 @@ def test_perturbed_starts_end_at_the_same_norm_with_the_same_status(case: Case, 
     results = []
     for _ in range(5):
         noise = torch.randn(case.start.shape, generator=generator, dtype=case.start.dtype)
-        results.append(teleport(case.fun, case.start * (1.0 + 1e-15 * noise), max_hvps=max_hvps))
+        results.append(teleport(case.fun, case.start * (1.0 + 1e-15 * noise), Auto(max_hvps=max_hvps)))
     norms = [result.gradient_norm for result in results]
     assert max(norms) - min(norms) <= 1e-6 * max(norms)
     assert len({result.status for result in results}) == 1
@@ -71,7 +71,7 @@ def test_vectors_held_beyond_one_gradient_and_one_product(memory: int) -> None:
         point = objective.at(x.clone(), curvature=True)
         point.hvp(point.gradient)
 
-    extra = _peak(lambda: teleport(objective, x, Auto(memory=memory), max_hvps=25)) - _peak(one_product)
+    extra = _peak(lambda: teleport(objective, x, Auto(memory=memory, max_hvps=25))) - _peak(one_product)
     assert extra / (8.0 * x.numel()) <= 12.1 + 2.0 * memory
 
 
@@ -125,7 +125,7 @@ def test_reads_from_the_device() -> None:
     seen = []
     for max_hvps in (15, 45):
         with _Reads() as reads:
-            result = teleport(objective, x, max_hvps=max_hvps)
+            result = teleport(objective, x, Auto(max_hvps=max_hvps))
         assert result.nit >= max_hvps - 5
         seen.append((reads.count, result.cost.nfev, result.nit))
     (early, few, before), (late, many, after) = seen

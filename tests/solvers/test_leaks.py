@@ -13,6 +13,7 @@ from tests.cases import labelled_data, network_loss, network_start
 from torch import Tensor, nn
 
 from levelport import LinearObjective, ModuleObjective, teleport
+from levelport.solvers import Auto
 
 
 def live_tensors() -> int:
@@ -44,13 +45,13 @@ def test_functions_leave_nothing_behind() -> None:
         return (base * w.sum()).square().mean() + (w**4).sum()
 
     start = torch.tensor([1.0, -0.5, 0.3], dtype=torch.float64)
-    assert_flat(lambda: teleport(fun, start, max_hvps=3), times=1000)
+    assert_flat(lambda: teleport(fun, start, Auto(max_hvps=3)), times=1000)
 
 
 def test_results_hold_no_graph() -> None:
     """Keeping results, for plots, keeps numbers only."""
     tensors = live_tensors()
-    results = [teleport(network_loss(torch.relu), network_start(), max_hvps=6) for _ in range(20)]
+    results = [teleport(network_loss(torch.relu), network_start(), Auto(max_hvps=6)) for _ in range(20)]
     assert live_tensors() - tensors <= 2 * len(results) + 2  # each x is a view of a flat vector
 
 
@@ -63,7 +64,7 @@ def test_modules_leave_nothing_behind() -> None:
         start = objective.initial_point()
 
         def once(objective: ModuleObjective = objective, start: Tensor = start) -> None:
-            teleport(objective, start, max_hvps=2)
+            teleport(objective, start, Auto(max_hvps=2))
 
         assert_flat(once, times=60)
     assert all(parameter.grad is None for parameter in module.parameters())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 
 import pytest
 import torch
 from tests.cases import Case, all_cases, network_loss, network_start
 
 from levelport import SQP, Auto, Point, Solver, TeleportStatus, teleport
-from levelport.solvers import TraceRow
+from levelport.solvers import TraceRow, solver_named
 
 CASES = all_cases()
 SOLVERS: list[Solver] = [Auto(), Auto(memory=3), SQP(), SQP(final="last")]
@@ -21,7 +22,7 @@ SOLVERS: list[Solver] = [Auto(), Auto(memory=3), SQP(), SQP(final="last")]
 def test_hvp_budget_is_never_exceeded(case: Case, solver: Solver) -> None:
     for level_set in (False, True):
         for budget in (1, 2, 3, 6, 13, 22):
-            result = teleport(case.fun, case.start, solver, level_set=level_set, max_hvps=budget)
+            result = teleport(case.fun, case.start, replace(solver_named(solver), max_hvps=budget), level_set=level_set)
             assert result.cost.hvps <= budget
 
 
@@ -29,7 +30,7 @@ def test_hvp_budget_is_never_exceeded(case: Case, solver: Solver) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_radius_is_never_left(case: Case, solver: Solver) -> None:
     for radius in (1e-3, 0.3, 3.0):
-        result = teleport(case.fun, case.start, solver, radius=radius)
+        result = teleport(case.fun, case.start, replace(solver_named(solver), radius=radius))
         assert isinstance(result.x, torch.Tensor)
         distance = float(torch.linalg.vector_norm(result.x - case.start))
         assert distance <= radius * (1 + 1e-12)
@@ -42,7 +43,7 @@ def test_small_radius_is_used_up_and_reported() -> None:
     booth = CASES[0]
     gains = []
     for radius in (0.1, 0.5, 2.0):
-        result = teleport(booth.fun, booth.start, radius=radius)
+        result = teleport(booth.fun, booth.start, Auto(radius=radius))
         assert result.status is TeleportStatus.TRUST_RADIUS
         assert f"radius {radius:.3g}" in result.message
         gains.append(result.gain)
@@ -52,11 +53,11 @@ def test_small_radius_is_used_up_and_reported() -> None:
 def test_network_without_penalty_ends_at_the_derived_radius() -> None:
     """‖∇f‖ of a ReLU network has no maximum on the level set: weights can move between the layers without end."""
     start = network_start()
-    result = teleport(network_loss(torch.relu), start, max_hvps=600)
+    result = teleport(network_loss(torch.relu), start, Auto(max_hvps=600))
     assert result.status in (TeleportStatus.TRUST_RADIUS, TeleportStatus.STALLED)
     assert result.gain > 5.0
     assert isinstance(result.x, torch.Tensor)
-    small = teleport(network_loss(torch.relu), start, max_hvps=600, radius=1.0)
+    small = teleport(network_loss(torch.relu), start, Auto(max_hvps=600, radius=1.0))
     assert small.status is TeleportStatus.TRUST_RADIUS
 
 
@@ -65,7 +66,7 @@ def test_target_gain_stops_early(name: str) -> None:
     case = next(case for case in CASES if case.name == "logistic")
     full = teleport(case.fun, case.start, name)
     wanted = 1.0 + 0.3 * (full.gain - 1.0)
-    result = teleport(case.fun, case.start, name, target_gain=wanted)
+    result = teleport(case.fun, case.start, replace(solver_named(name), target_gain=wanted))
     assert result.status is TeleportStatus.TARGET_REACHED
     assert result.success
     assert result.gain >= wanted
@@ -75,10 +76,10 @@ def test_target_gain_stops_early(name: str) -> None:
 @pytest.mark.parametrize("name", ["auto", "sqp"])
 def test_target_alignment_stops_early(name: str) -> None:
     case = next(case for case in CASES if case.name == "logistic")
-    start = teleport(case.fun, case.start, name, max_hvps=1)
+    start = teleport(case.fun, case.start, replace(solver_named(name), max_hvps=1))
     full = teleport(case.fun, case.start, name)
     wanted = start.alignment + 0.5 * (full.alignment - start.alignment)
-    result = teleport(case.fun, case.start, name, target_alignment=wanted)
+    result = teleport(case.fun, case.start, replace(solver_named(name), target_alignment=wanted))
     assert result.status is TeleportStatus.TARGET_REACHED
     assert result.alignment >= wanted
     assert result.cost.hvps < full.cost.hvps
@@ -93,7 +94,7 @@ def test_target_is_reached_where_it_is_said_to_be(case: Case, level_set: bool) -
         wanted = 1.0 + part * (full.gain - 1.0)
         if wanted == 1.0:
             continue
-        result = teleport(case.fun, case.start, level_set=level_set, target_gain=wanted)
+        result = teleport(case.fun, case.start, Auto(target_gain=wanted), level_set=level_set)
         assert result.cost.hvps <= full.cost.hvps
         if result.status is TeleportStatus.TARGET_REACHED:
             assert result.gain >= wanted * (1 - 1e-15)
@@ -132,7 +133,7 @@ def test_clock_stops_a_slow_function(name: str, monkeypatch: pytest.MonkeyPatch)
         now[0] += 5.0
         return case.fun(w)  # type: ignore[operator]
 
-    result = teleport(slow, case.start, name, max_seconds=100.0, max_hvps=10_000, tol=1e-12)
+    result = teleport(slow, case.start, replace(solver_named(name), max_seconds=100.0, max_hvps=10_000, tol=1e-12))
     assert result.status is TeleportStatus.BUDGET_SPENT
     assert 100.0 <= now[0] <= 100.0 + 6 * 5.0
     assert math.isfinite(result.gain)
@@ -155,7 +156,7 @@ def test_a_landing_that_was_no_kkt_point_is_not_repeated_without_a_product() -> 
         return u.relu().square().sum() - u.sum()
 
     start = [-0.33061273985054873, -0.9315209062035272, -1.0, 0.12008096862097989, -1.0814292530592668]
-    result = teleport(f, torch.tensor(start, dtype=torch.float64), solver=Auto(memory=1), max_hvps=3)
+    result = teleport(f, torch.tensor(start, dtype=torch.float64), solver=Auto(memory=1, max_hvps=3))
     assert result.cost.hvps <= 3
     assert result.gradient_norm > result.gradient_norm_start
 
@@ -166,7 +167,7 @@ def test_a_landing_that_was_no_kkt_point_is_not_repeated_without_a_product() -> 
 def test_a_gradient_that_grows_without_bound_is_never_converged(factors: int, radius: float | None, seed: int) -> None:
     """On a level set of (Π xᵢ - 1)² the gradient grows with the distance, and the angle of H g to g vanishes."""
     start = torch.randn(factors, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    result = teleport(lambda x: (x.prod() - 1.0) ** 2, start, radius=radius)
+    result = teleport(lambda x: (x.prod() - 1.0) ** 2, start, Auto(radius=radius))
     assert result.status in (TeleportStatus.TRUST_RADIUS, TeleportStatus.BUDGET_SPENT, TeleportStatus.STALLED)
     if result.status is TeleportStatus.TRUST_RADIUS:
         named = float(result.detail.removeprefix("radius "))

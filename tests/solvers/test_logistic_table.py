@@ -12,6 +12,7 @@ from sklearn.datasets import load_breast_cancer
 from torch import Tensor
 
 from levelport import LinearObjective, teleport
+from levelport.solvers import Auto
 
 
 def breast_cancer(penalty: float) -> LinearObjective:
@@ -50,7 +51,7 @@ def test_as_high_as_known_within_150_gradient_equivalents(
     objective = breast_cancer(penalty)
     start = after_descent(objective, steps)
     assert math.log(objective.at(start).gradient_norm) == pytest.approx(at_start, abs=1e-3)
-    result = teleport(objective, start, max_hvps=30)
+    result = teleport(objective, start, Auto(max_hvps=30))
     assert math.log(result.gradient_norm) >= known - 0.03
     assert result.cost.gradient_equivalents <= 150
     assert result.violation <= 1e-9 * result.value_start
@@ -62,7 +63,7 @@ def test_generated_data_against_slsqp(seed: int) -> None:
     objective = synthetic(1e-3, seed)
     start = after_descent(objective, 50)
     level = objective.at(start).value
-    result = teleport(objective, start, max_hvps=32)
+    result = teleport(objective, start, Auto(max_hvps=32))
     assert result.cost.gradient_equivalents <= 150
     assert result.violation <= 1e-9 * level
     reached = slsqp(objective, start)

@@ -76,7 +76,7 @@ def test_a_norm_that_is_no_number_of_the_dtype() -> None:
 def test_a_landing_where_the_gradient_vanishes() -> None:
     """Float32 cannot hold the slope of a saturated sigmoid; found by the fuzzer."""
     x = torch.tensor([1.0, 6.901656943026876])
-    result = teleport(lambda x: torch.sigmoid(x - 1.0).sum(), x, Auto(memory=3), max_hvps=20)
+    result = teleport(lambda x: torch.sigmoid(x - 1.0).sum(), x, Auto(memory=3, max_hvps=20))
     assert result.value <= result.value_start
     assert result.gradient_norm >= result.gradient_norm_start
 
@@ -84,7 +84,7 @@ def test_a_landing_where_the_gradient_vanishes() -> None:
 def test_an_ascent_whose_first_product_overflows() -> None:
     """Steep enough in float32 that some Hessian-vector product on the way is infinite. Found by the fuzzer."""
     p = torch.nn.Parameter(torch.tensor([5.654858152240524e-05, 0.0]))
-    optimizer = Teleported(torch.optim.Adam([p], lr=0.01), Every(1), solver="auto", max_hvps=5)
+    optimizer = Teleported(torch.optim.Adam([p], lr=0.01), Every(1), solver=Auto(max_hvps=5))
     for _ in range(3):
         optimizer.step(lambda: 1e30 * rosenbrock(p / 1e-3 + 0.5))
     assert bool(torch.isfinite(p).all())
@@ -169,6 +169,6 @@ def test_steps_beyond_the_range_of_single_precision_are_no_error() -> None:
         u = x / 1e30
         return 1e15 * ((1 - u[0]) ** 2 + 100 * (u[1:] - u[:-1] ** 2).square().sum())
 
-    result = teleport(far, start, max_hvps=5, tol=1e-14)
+    result = teleport(far, start, Auto(max_hvps=5, tol=1e-14))
     assert math.isfinite(result.gradient_norm)
     assert result.value <= result.value_start

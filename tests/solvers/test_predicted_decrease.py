@@ -9,6 +9,7 @@ import torch
 from tests.functions import Quadratic
 
 from levelport import teleport
+from levelport.solvers import Auto
 
 
 def test_on_a_quadratic_it_is_the_decrease_of_the_exact_line_search() -> None:
@@ -40,7 +41,7 @@ def test_it_is_free_of_units_and_of_charge() -> None:
 
 def test_without_curvature_the_model_has_no_best_step() -> None:
     x = torch.tensor([0.5], dtype=torch.float64)
-    assert teleport(lambda w: -(w * w).sum(), x, max_hvps=2, radius=1e-3).predicted_decrease == math.inf
+    assert teleport(lambda w: -(w * w).sum(), x, Auto(max_hvps=2, radius=1e-3)).predicted_decrease == math.inf
 
 
 def test_nothing_is_foretold_from_where_the_model_has_no_best_step() -> None:

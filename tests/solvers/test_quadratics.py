@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from tests.functions import Quadratic, booth
 from torch import Tensor
 
 from levelport import Auto, TeleportStatus, teleport
+from levelport.solvers import solver_named
 from levelport.solvers.certificate import Certificate, is_kkt
 
 EXACT = Auto(memory=100)
@@ -36,7 +38,7 @@ def spectrum(kind: str, d: int, condition: float, seed: int) -> Tensor:
 def test_global_maximum(d: int, kind: str, condition: float) -> None:
     quadratic = Quadratic.random(spectrum(kind, d, condition, seed=d), seed=d, minimum=0.5)
     start = torch.randn(d, generator=torch.Generator().manual_seed(d + 1), dtype=torch.float64)
-    result = teleport(quadratic, start, EXACT, max_hvps=1000, tol=1e-9)
+    result = teleport(quadratic, start, replace(solver_named(EXACT), max_hvps=1000, tol=1e-9))
     assert result.gradient_norm == pytest.approx(quadratic.largest_gradient_norm(start), rel=1e-6)
     assert result.value <= result.value_start
 
@@ -45,7 +47,7 @@ def test_global_maximum(d: int, kind: str, condition: float) -> None:
 def test_global_maximum_in_500_dimensions(condition: float, kind: str) -> None:
     quadratic = Quadratic.random(spectrum(kind, 500, condition, seed=7), seed=7)
     start = torch.randn(500, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
-    result = teleport(quadratic, start, EXACT, max_hvps=1000, tol=1e-5)
+    result = teleport(quadratic, start, replace(solver_named(EXACT), max_hvps=1000, tol=1e-5))
     assert result.status is TeleportStatus.CONVERGED
     assert result.gradient_norm == pytest.approx(quadratic.largest_gradient_norm(start), rel=1e-6)
 
@@ -72,7 +74,7 @@ def test_start_with_a_tiny_component_along_the_steepest_axis(share: float) -> No
     coordinates = torch.randn(20, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     coordinates[0] = share
     start = quadratic.minimiser + quadratic.eigenvectors @ coordinates
-    result = teleport(quadratic, start, EXACT, max_hvps=500)
+    result = teleport(quadratic, start, replace(solver_named(EXACT), max_hvps=500))
     assert result.gradient_norm == pytest.approx(quadratic.largest_gradient_norm(start), rel=1e-6)
 
 
@@ -92,7 +94,7 @@ def test_certificate_of_the_solution() -> None:
     """At the maximum λ = λ_max, the alignment is 1, and one gradient step of length 1/λ is the Newton step."""
     quadratic = Quadratic.random(torch.tensor([10.0, 3.0, 1.0], dtype=torch.float64), seed=6)
     start = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
-    result = teleport(quadratic, start, tol=1e-10)
+    result = teleport(quadratic, start, Auto(tol=1e-10))
     assert isinstance(result.x, Tensor)
     assert result.curvature == pytest.approx(10.0, rel=1e-10)
     assert result.kkt_residual * result.gradient_norm <= 1e-8
@@ -102,7 +104,7 @@ def test_certificate_of_the_solution() -> None:
 
 def test_booth_teleport_and_one_step_land_on_the_minimiser(float64_device: torch.device) -> None:
     start = torch.tensor([7.5, -4.0], dtype=torch.float64, device=float64_device)
-    result = teleport(booth, start, tol=1e-9)
+    result = teleport(booth, start, Auto(tol=1e-9))
     assert isinstance(result.x, Tensor)
     assert result.x.device == start.device
     # f(7.5, -4) = 7.5² + 6² = 92.25 and λ_max = 18.

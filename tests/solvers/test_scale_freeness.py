@@ -12,6 +12,7 @@ from tests.functions import goldstein_price, himmelblau
 from torch import Tensor
 
 from levelport import TeleportResult, teleport
+from levelport.solvers import Auto
 
 Function = Callable[[Tensor], Tensor]
 
@@ -37,7 +38,7 @@ PROBLEMS: dict[str, tuple[Function, Tensor]] = {
 
 def in_other_units(fun: Function, start: Tensor, c: float, s: float, **options: float) -> TeleportResult:
     """Teleport g(z) = c f(s z) from z = start/s."""
-    return teleport(lambda z: c * fun(s * z), start / s, max_hvps=25, **options)  # type: ignore[arg-type]
+    return teleport(lambda z: c * fun(s * z), start / s, Auto(max_hvps=25), **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("exponents", [(20, 0), (-20, 0), (0, 20), (0, -20), (20, 20), (-20, 20), (-60, 40)])

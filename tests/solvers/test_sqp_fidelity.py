@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tests.functions import Quadratic, goldstein_price
 from torch import Tensor
 
 from levelport import SQP, LinearObjective, Objective, Point, TeleportStatus, teleport
-from levelport.solvers import TraceRow
+from levelport.solvers import TraceRow, solver_named
 
 Evaluate = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
 
@@ -89,7 +90,7 @@ def test_iterate_for_iterate(name: str, level_set: bool, relaxation: float) -> N
 
     steps = 8
     solver = SQP(final="last", max_iterations=steps, relaxation=relaxation)
-    result = teleport(objective, start, solver, level_set=level_set, max_hvps=200, callback=keep)
+    result = teleport(objective, start, replace(solver_named(solver), max_hvps=200), level_set=level_set, callback=keep)
     assert isinstance(result.x, Tensor)
     ours = [*iterates[1:], result.x]
     theirs = reference(evaluate, start.numpy(), steps, relaxation=relaxation, level_set=level_set)
@@ -116,7 +117,7 @@ def test_iteration_limit_and_published_defaults() -> None:
     assert published == (0.1, 1e-6, 1e-6, 0.1)
     assert (solver.max_iterations, solver.max_backtracks, solver.smallest_rho) == (50, 25, 1e-16)
     objective, _, start = problem("logistic")
-    result = teleport(objective, start, SQP(max_iterations=4, epsilon=1e-30), max_hvps=500)
+    result = teleport(objective, start, SQP(max_iterations=4, epsilon=1e-30, max_hvps=500))
     assert len(result.trace) == 4
     assert result.status is TeleportStatus.BUDGET_SPENT
 

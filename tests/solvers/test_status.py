@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from levelport import SQP, Auto, TeleportStatus, teleport
 from levelport.objectives import FunctionObjective
-from levelport.solvers import Certificate
+from levelport.solvers import Certificate, Krylov, solver_named
 from levelport.solvers.contract import Monitor, Outcome, TeleportProblem
 
 
@@ -35,7 +36,7 @@ def test_an_end_far_below_the_level_is_no_kkt_point(level_set: bool) -> None:
 @pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.name)
 def test_converged_means_aligned(case: Case, level_set: bool) -> None:
     for solver in (Auto(), Auto(memory=1)):
-        result = teleport(case.fun, case.start, solver, level_set=level_set, max_hvps=200)
+        result = teleport(case.fun, case.start, replace(solver_named(solver), max_hvps=200), level_set=level_set)
         if result.status is TeleportStatus.CONVERGED and result.curvature != 0.0:
             sine = result.kkt_residual * result.gradient_norm / abs(result.curvature)
             assert sine <= 2e-6
@@ -58,7 +59,7 @@ def test_no_kkt_point_where_the_gradient_grows_below_the_level(solver: str | SQP
 
 def test_a_target_alignment_is_seen_where_the_solver_took_no_product() -> None:
     start = torch.tensor([-1.2, 1.0], dtype=torch.float64)
-    result = teleport(rosenbrock, start, "krylov", target_alignment=0.5)
+    result = teleport(rosenbrock, start, Krylov(target_alignment=0.5))
     assert result.status is TeleportStatus.TARGET_REACHED
     assert result.alignment >= 0.5
 
@@ -90,10 +91,10 @@ def test_angles_that_a_cosine_does_not_show_are_told_apart() -> None:
 
 def test_a_solver_that_ends_by_its_own_limit_says_so() -> None:
     start = torch.tensor([7.5, -4.0], dtype=torch.float64)
-    own = teleport(booth, start, SQP(max_iterations=3), max_hvps=50)
+    own = teleport(booth, start, SQP(max_iterations=3, max_hvps=50))
     assert own.status is TeleportStatus.BUDGET_SPENT
     assert "max_iterations=3" in own.message
-    assert "max_iterations" not in teleport(booth, start, SQP(), max_hvps=5).message
+    assert "max_iterations" not in teleport(booth, start, SQP(max_hvps=5)).message
 
 
 @pytest.mark.parametrize(("dtype", "relative"), [(torch.float64, 1e-9), (torch.float32, 100 * 2.0**-23)])
@@ -116,7 +117,7 @@ def test_how_near_the_level_is_near_enough(dtype: torch.dtype, relative: float) 
 @pytest.mark.parametrize("level_set", [True, False])
 def test_the_trace_tells_how_far_its_points_are_from_what_is_asked_for(level_set: bool) -> None:
     start = torch.tensor([-1.2, 1.0], dtype=torch.float64)
-    result = teleport(rosenbrock, start, SQP(), level_set=level_set, max_hvps=30)
+    result = teleport(rosenbrock, start, SQP(max_hvps=30), level_set=level_set)
     excesses = [row.value - result.value_start for row in result.trace]
     assert min(excesses) < 0.0 < max(excesses)  # or the test would show nothing
     violations = [abs(excess) if level_set else max(0.0, excess) for excess in excesses]

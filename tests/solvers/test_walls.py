@@ -10,7 +10,7 @@ from torch import Tensor
 
 from levelport import TeleportStatus, teleport
 from levelport.objectives import FunctionObjective
-from levelport.solvers import walls
+from levelport.solvers import Auto, walls
 from levelport.solvers.certificate import Certificate, Frame
 from levelport.solvers.contract import TeleportProblem
 
@@ -54,7 +54,7 @@ def test_without_a_look_around_the_ascent_ends_on_its_own_side(axis: int, monkey
 
 
 def test_no_look_around_without_the_products_for_it() -> None:
-    result = teleport(valley, near_the_end_of_axis(0), max_hvps=walls.PRODUCTS + 3)
+    result = teleport(valley, near_the_end_of_axis(0), Auto(max_hvps=walls.PRODUCTS + 3))
     assert result.gradient_norm == pytest.approx(maximum(0), rel=1e-3)
     assert result.nhev <= walls.PRODUCTS + 3
 
@@ -62,7 +62,7 @@ def test_no_look_around_without_the_products_for_it() -> None:
 def test_walls_beyond_the_radius_are_not_climbed() -> None:
     """The end of the steepest axis is further away than the ends of this one are."""
     start = near_the_end_of_axis(0)
-    result = teleport(valley, start, radius=1.0)
+    result = teleport(valley, start, Auto(radius=1.0))
     assert float((result.x - start).norm()) <= 1.0
     assert result.gradient_norm < 1.1 * maximum(0)
 

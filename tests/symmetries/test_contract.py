@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -54,7 +55,7 @@ def everyone(module: nn.Module) -> list[SymmetrySolver]:
 def test_the_verb_checks_every_move(number: int, dtype: torch.dtype) -> None:
     module, _, _, objective = pieces(dtype)
     solver = everyone(module)[number]
-    result = teleport(objective, objective.initial_point(), solver, max_hvps=12)
+    result = teleport(objective, objective.initial_point(), replace(solver, max_hvps=12))
     assert result.value <= result.value_start + solver.slack(result.value_start, dtype)
     assert result.value == objective.at(result.x).value
     assert not torch.equal(result.x, objective.initial_point())
@@ -78,17 +79,17 @@ def test_the_bill_of_the_closed_form() -> None:
 def test_the_radius_binds(number: int) -> None:
     module, _, _, objective = pieces()
     x = objective.initial_point()
-    result = teleport(objective, x, everyone(module)[number], radius=0.3, max_hvps=12)
+    result = teleport(objective, x, replace(everyone(module)[number], radius=0.3, max_hvps=12))
     assert 0.0 < float((result.x - x).norm()) <= 0.3
 
 
 @pytest.mark.parametrize("number", range(8))
 def test_optimizers_take_them(number: int) -> None:
     module, x, y, objective = pieces(torch.float32)
-    expected = teleport(objective, objective.initial_point(), everyone(module)[number], max_hvps=12)
+    expected = teleport(objective, objective.initial_point(), replace(everyone(module)[number], max_hvps=12))
     optimizer = torch.optim.SGD(module.parameters(), lr=1e-3)
     solver = everyone(module)[number]
-    teleporter = Teleporter(optimizer, Every(2), solver=solver, max_hvps=12, first_step="optimizer")
+    teleporter = Teleporter(optimizer, Every(2), solver=replace(solver, max_hvps=12), first_step="optimizer")
     result = teleporter.maybe(lambda: F.mse_loss(module(x), y))
     assert result is not None
     assert result.gain == pytest.approx(expected.gain, rel=1e-3)
@@ -155,14 +156,14 @@ def test_in_a_metric_moves_are_symmetries_or_are_refused(number: int) -> None:
     start, solver = objective.initial_point(), everyone(module)[number]
     metric = 0.1 + torch.rand(len(start), generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     if isinstance(solver, Rescaling | Balance | RandomBasis):
-        result = teleport(objective, start, solver, metric=metric, max_hvps=12)
+        result = teleport(objective, start, replace(solver, max_hvps=12), metric=metric)
         outputs = module(x)
         objective.load_into_module(result.x)
         torch.testing.assert_close(module(x), outputs)
         assert not torch.equal(result.x, start)
     else:
         with pytest.raises(ValueError, match="mixes weights"):
-            teleport(objective, start, solver, metric=metric, max_hvps=12)
+            teleport(objective, start, replace(solver, max_hvps=12), metric=metric)
 
 
 def test_each_says_on_what_it_is_exact() -> None:
@@ -178,7 +179,7 @@ def test_each_says_on_what_it_is_exact() -> None:
 def test_one_product_buys_nothing_but_the_certificate() -> None:
     module, _, _, objective = pieces()
     for solver in itertools.islice(everyone(module), 8):
-        result = teleport(objective, objective.initial_point(), solver, max_hvps=1)
+        result = teleport(objective, objective.initial_point(), replace(solver, max_hvps=1))
         assert result.status is TeleportStatus.BUDGET_SPENT
         assert torch.equal(result.x, objective.initial_point())
 
@@ -188,13 +189,16 @@ def test_a_move_that_leads_nowhere_is_none() -> None:
     module, x, y, objective = pieces()
     concave = ModuleObjective(module, lambda output, target: -F.mse_loss(output, target), x, y)
     for f, products, status in ((concave, 50, TeleportStatus.STALLED), (objective, 2, TeleportStatus.BUDGET_SPENT)):
-        result = teleport(f, f.initial_point(), Rescaling(module, goal="decrease"), max_hvps=products)
+        result = teleport(f, f.initial_point(), replace(Rescaling(module, goal="decrease"), max_hvps=products))
         assert torch.equal(result.x, f.initial_point())
         assert result.status is status
         assert not result.success
     optimizer = torch.optim.SGD(module.parameters(), lr=1e-3, momentum=0.9)
     teleporter = Teleporter(
-        optimizer, Every(1), solver=Rescaling(module, goal="decrease"), max_hvps=2, momentum="reset"
+        optimizer,
+        Every(1),
+        solver=replace(Rescaling(module, goal="decrease"), max_hvps=2),
+        momentum="reset",
     )
     F.mse_loss(module(x), y).backward()
     optimizer.step()
@@ -206,7 +210,7 @@ def test_a_move_that_leads_nowhere_is_none() -> None:
 def test_the_trace_ends_at_the_point_returned_and_the_message_says_why() -> None:
     module, _, _, objective = pieces()
     for solver in (NullSpace(module, steps=3), ActivationGroup(module, rise=0.05, steps=3)):
-        result = teleport(objective, objective.initial_point(), solver, max_hvps=200)
+        result = teleport(objective, objective.initial_point(), replace(solver, max_hvps=200))
         assert result.trace[-1].gradient_norm == result.gradient_norm
         assert result.status is TeleportStatus.BUDGET_SPENT
         assert "by the 3 steps that were asked for" in result.message

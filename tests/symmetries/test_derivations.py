@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from levelport import ModuleObjective, teleport
-from levelport.solvers.contract import TeleportProblem
+from levelport.solvers.contract import Monitor, TeleportProblem
 from levelport.symmetries import Balance, LinearGroup, NullSpace, RandomBasis, Rescaling
 from levelport.symmetries.activation_group import _Chart
 from levelport.symmetries.decrease import ascend_decrease
@@ -223,6 +224,7 @@ def test_random_bases_draw_anew_and_repeat_with_the_seed() -> None:
     module, objective = network(3, 4, 1)
     problem = start_of(objective)
     solver = RandomBasis(module, seed=4)
-    first, second = solver.propose(problem), solver.propose(problem)
-    assert not torch.equal(first, second)
-    assert torch.equal(first, solver.begin().propose(problem))
+    first = solver.propose(problem)
+    assert torch.equal(first, solver.propose(problem))
+    state = solver.solve(problem, Monitor(problem)).state
+    assert not torch.equal(first, solver.propose(replace(problem, state=state)))

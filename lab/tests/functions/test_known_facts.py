@@ -33,7 +33,7 @@ def start_of(known: functions.TestFunction) -> Tensor:
 
 
 def landing(known: functions.TestFunction, **options: object) -> tuple[TeleportResult, Tensor]:
-    result = teleport(known.function, start_of(known), max_hvps=100, **options)  # type: ignore[arg-type]
+    result = teleport(known.function, start_of(known), Auto(max_hvps=100), **options)  # type: ignore[arg-type]
     assert isinstance(result.x, Tensor)
     return result, result.x
 
@@ -183,7 +183,7 @@ def test_flat_huber_keeps_to_its_level(solver: Auto | SQP) -> None:
 @pytest.mark.parametrize("dimension", [2, 5, 20])
 def test_rosenbrock_in_any_dimension(dimension: int) -> None:
     start = torch.linspace(-1, 1, dimension, dtype=torch.float64)
-    result = teleport(FUNCTIONS["rosenbrock"].function, start, max_hvps=100)
+    result = teleport(FUNCTIONS["rosenbrock"].function, start, Auto(max_hvps=100))
     assert result.gain > 1.5
     assert result.value <= result.value_start
 

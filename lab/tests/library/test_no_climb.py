@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from levelport.solvers import Krylov, Settings, move_from
+from levelport.solvers import Krylov, move_from
 from levelport_lab.bench.no_climb import NoClimb
 from levelport_lab.problems.quadratics import Quadratic
 
@@ -23,11 +23,10 @@ def test_on_a_quadratic_teleport_and_step_land_where_krylov_step_and_gradient_st
     With r = g + H s the model's residual, w + s + a v - (r + a H v)/θ = w + s - r/θ.
     """
     f, x = quadratic(), start_of()
-    climbing, plain = Krylov("exact"), NoClimb("exact")
-    for solver in (climbing, plain):
-        solver._memory.first_norm = 1e60
-    there = move_from(f.at(x), f, climbing, Settings(max_hvps=100), certify=False)
-    bottom = move_from(f.at(x), f, plain, Settings(max_hvps=100), certify=False).lower
+    climbing, plain = Krylov(hvp="exact"), NoClimb(hvp="exact")
+    far = {"first_norm": 1e60}  # the model is built to the last vector
+    there = move_from(f.at(x), f, climbing, far, certify=False)
+    bottom = move_from(f.at(x), f, plain, far, certify=False).lower
     assert bottom is not None
     landed = there.point.x - there.point.gradient / there.result.curvature
     control = bottom.x - bottom.gradient / there.result.curvature

@@ -10,7 +10,7 @@ import levelport_lab.bench.zoo_practice
 import levelport_lab.bench.zoo_run  # noqa: F401  (both enter their species)
 from levelport import teleport
 from levelport.objective import Point
-from levelport.solvers import ascent
+from levelport.solvers import Auto, ascent
 from levelport.solvers.certificate import Certificate
 from levelport.solvers.result import TraceRow
 from levelport_lab.bench.zoo import everyone
@@ -37,7 +37,7 @@ def test_the_path_is_no_higher_above_the_level_than_valleys_are_deep(name: str, 
         excess, size = point.value - level, point.gradient_norm
         reach = min(reach, size / curvature) if curvature > 0.0 else reach
 
-    result = teleport(animal.objective(), animal.start(draw), max_hvps=50, callback=see)
+    result = teleport(animal.objective(), animal.start(draw), Auto(max_hvps=50), callback=see)
     assert result.nit > 40
     assert result.gradient_norm > 5.0 * result.gradient_norm_start
 
@@ -48,12 +48,12 @@ def test_after_a_broken_promise_the_path_keeps_nearer_to_the_level(monkeypatch: 
     """
     monkeypatch.setattr(ascent, "_LEFT_OF_DEPTH", 100.0)
     animal = everyone()["attention block@0"]
-    result = teleport(animal.objective(), animal.start(), max_hvps=50)
+    result = teleport(animal.objective(), animal.start(), Auto(max_hvps=50))
     assert result.gradient_norm > 100.0 * result.gradient_norm_start
 
 
 def test_more_products_never_return_a_shorter_gradient() -> None:
     """An attention block, where an iterate had no way down to the level: 50 products returned less than ten."""
     animal = everyone()["attention block@0"]
-    few, many = (teleport(animal.objective(), animal.start(), max_hvps=n).gradient_norm for n in (10, 50))
+    few, many = (teleport(animal.objective(), animal.start(), Auto(max_hvps=n)).gradient_norm for n in (10, 50))
     assert many >= few

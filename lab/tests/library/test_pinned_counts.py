@@ -18,7 +18,7 @@ from torch import Tensor
 from levelport.objective import Objective
 from levelport.objectives.function import FunctionObjective
 from levelport.optim import Never, minimize
-from levelport.solvers import TeleportStatus, teleport
+from levelport.solvers import Auto, TeleportStatus, teleport
 from levelport_lab.bench.instances import ProblemName
 from levelport_lab.bench.races import race
 from levelport_lab.problems.functions import FUNCTIONS
@@ -49,7 +49,7 @@ def median_cost(objective: Objective, x: Tensor) -> float:
     for _ in range(9):
         noise = torch.randn(2, *x.shape, generator=generator, dtype=x.dtype)
         moved = x + 1e-14 * (x * noise[0] + noise[1])
-        costs.append(teleport(objective, moved, max_hvps=ENOUGH).cost.gradient_equivalents)
+        costs.append(teleport(objective, moved, Auto(max_hvps=ENOUGH)).cost.gradient_equivalents)
     return statistics.median(costs)
 
 
@@ -95,7 +95,7 @@ def test_counts_of_a_teleport_on_a_test_function() -> None:
 
 def test_counts_of_a_teleport_on_a_quadratic() -> None:
     quadratic = Quadratic.random(torch.logspace(0, -2, 50, dtype=torch.float64), seed=0)
-    result = teleport(quadratic, torch.zeros(50, dtype=torch.float64), max_hvps=ENOUGH)
+    result = teleport(quadratic, torch.zeros(50, dtype=torch.float64), Auto(max_hvps=ENOUGH))
     assert result.gradient_norm == pytest.approx(quadratic.largest_gradient_norm(torch.zeros(50).double()), rel=1e-6)
     assert_pinned(result.cost.gradient_equivalents, 155.0)
 
@@ -104,7 +104,7 @@ def test_counts_of_a_teleport_on_logistic_regression() -> None:
     objective = problem("logreg/ionosphere", reg=1e-3).objective()
     zero = torch.zeros(objective.dimension, dtype=torch.float64)
     start = minimize(objective, zero, "armijo", schedule=Never(), gtol=0.0, max_iterations=5).x
-    assert_pinned(teleport(objective, start, max_hvps=ENOUGH).cost.hvps, 49)
+    assert_pinned(teleport(objective, start, Auto(max_hvps=ENOUGH)).cost.hvps, 49)
     assert_pinned(median_cost(objective, start), 194.0)
 
 
@@ -114,7 +114,7 @@ def test_steps_grow_where_no_curvature_can_be_learnt() -> None:
     Half a Cauchy step of f is 0.005, and the gain asked for is at u = 0.91: 162 steps of that length, or 8 doublings.
     """
     start = torch.tensor([0.1, 0.0], dtype=torch.float64)
-    result = teleport(lambda w: w[1] * torch.exp(0.5 * w[0] ** 2) + 50.0 * w[1] ** 2, start, target_gain=1.5)
+    result = teleport(lambda w: w[1] * torch.exp(0.5 * w[0] ** 2) + 50.0 * w[1] ** 2, start, Auto(target_gain=1.5))
     assert result.status is TeleportStatus.TARGET_REACHED
     assert result.nit <= 9
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from levelport import SQP, Objective, Point, TeleportStatus, teleport
-from levelport.solvers import TeleportResult, TraceRow
+from levelport.solvers import TeleportResult, TraceRow, solver_named
 from levelport_lab.problems import problem
 from levelport_lab.problems.functions import booth, goldstein_price
 from levelport_lab.problems.storage import DataError
@@ -37,7 +37,7 @@ def solve(function: Function, start: Tensor, solver: SQP) -> tuple[TeleportResul
     def keep(row: TraceRow, point: Point) -> None:
         rows.append((row.gradient_norm**2, row.value, row.kkt_residual**2, row.step))
 
-    result = teleport(function, start, solver, max_hvps=solver.max_iterations + 1, callback=keep)
+    result = teleport(function, start, replace(solver_named(solver), max_hvps=solver.max_iterations + 1), callback=keep)
     return result, np.array(rows)
 
 

@@ -14,6 +14,7 @@ from theory_problems import Case, cases, logistic_case, quadratic_case, schedule
 
 from levelport import FunctionObjective, LinearObjective, teleport
 from levelport.objective import Point
+from levelport.solvers import Auto
 from levelport_lab.problems.functions import rosenbrock
 from levelport_lab.problems.quadratics import Quadratic
 from levelport_lab.theory import certify, check_lemmas, constants_of, descend, local_sqp_condition
@@ -199,7 +200,7 @@ def smooth(w: torch.Tensor) -> torch.Tensor:
 def test_local_condition_against_automatic_differentiation(fun, start: list[float]) -> None:
     x = torch.tensor(start, dtype=torch.float64)
     objective = FunctionObjective(fun, like=x)
-    landed = teleport(objective, x, tol=1e-9, max_hvps=300).x
+    landed = teleport(objective, x, Auto(tol=1e-9, max_hvps=300)).x
     point = objective.at(landed, curvature=True)
     found = local_sqp_condition(objective, landed)
     matrix = lagrangian_hessian(objective, landed, found.multiplier / point.gradient_norm**2)
@@ -216,7 +217,7 @@ def test_predicted_rate_is_that_of_the_published_update(share: float) -> None:
     """The update with a fixed ρ below the tangent limit converges at the predicted rate; above it, it does not."""
     x = torch.tensor([2.0, -1.0, 1.0], dtype=torch.float64)
     objective = FunctionObjective(smooth, like=x)
-    landed = teleport(objective, x, tol=1e-10, max_hvps=500).x
+    landed = teleport(objective, x, Auto(tol=1e-10, max_hvps=500)).x
     level = objective.at(landed).value
     found = local_sqp_condition(objective, landed)
     assert found.critical
@@ -295,7 +296,7 @@ def test_what_the_argument_does_not_reach_promises_nothing() -> None:
 def test_the_local_condition_does_not_depend_on_the_unit_of_length(unit: float) -> None:
     """x measured in other units: ∇²ℒ is divided by the square of the unit, and nothing else changes."""
     x = torch.tensor([2.0, -1.0, 1.0], dtype=torch.float64)
-    landed = teleport(FunctionObjective(smooth, like=x), x, tol=1e-9, max_hvps=300).x
+    landed = teleport(FunctionObjective(smooth, like=x), x, Auto(tol=1e-9, max_hvps=300)).x
     found = local_sqp_condition(FunctionObjective(smooth, like=x), landed)
     scaled = local_sqp_condition(FunctionObjective(lambda w: smooth(w / unit), like=x), unit * landed)
     assert scaled.largest * unit**2 == pytest.approx(found.largest, rel=1e-5)

@@ -13,7 +13,7 @@ from theory_problems import quadratic_case
 
 from levelport import FunctionObjective, LinearObjective, teleport
 from levelport.numerics.newton import Minimum
-from levelport.solvers import Certificate
+from levelport.solvers import Auto, Certificate
 from levelport_lab.problems.functions import flat_huber, huber2, second_order_huber
 from levelport_lab.theory import constants_of, rates
 from levelport_lab.theory.counterexamples import (
@@ -73,7 +73,7 @@ def test_teleported_gradient_is_no_newton_direction(extra: list[float], signs: l
 
 def test_solver_climbs_to_the_region_without_newton_direction() -> None:
     """From (2.5, 0.2), on a level b with ⌊b⌋ = 2, the maximum √2 needs both entries beyond the knee, where H = 0."""
-    result = teleport(second_order_huber, tensor(2.5, 0.2), max_hvps=200)
+    result = teleport(second_order_huber, tensor(2.5, 0.2), Auto(max_hvps=200))
     assert result.gradient_norm > 1.3
     assert result.value <= float(second_order_huber(tensor(2.5, 0.2)))
     assert abs(result.curvature) < 0.25

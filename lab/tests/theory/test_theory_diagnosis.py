@@ -13,6 +13,7 @@ import torch
 from theory_problems import cases
 
 from levelport import Cost, FunctionObjective, LinearObjective, TeleportStatus, teleport
+from levelport.solvers import Auto
 from levelport_lab.cli.theory import _promise
 from levelport_lab.problems.functions import flat_huber, second_order_huber
 from levelport_lab.problems.quadratics import Quadratic
@@ -56,17 +57,17 @@ def test_sphere_gains_nothing() -> None:
 def test_relu_network_has_no_solution_and_the_solver_says_so(seed: int) -> None:
     objective = relu_objective(seed=seed)
     x = objective.initial_point()
-    result = teleport(objective, x, max_hvps=300)
+    result = teleport(objective, x, Auto(max_hvps=300))
     assert result.status is TeleportStatus.TRUST_RADIUS
     assert result.gain > 50.0
     # A longer leash lets the gradient grow further: there is no maximum to converge to.
-    assert teleport(objective, x, max_hvps=1000, radius=1e4).gradient_norm > 3 * result.gradient_norm
+    assert teleport(objective, x, Auto(max_hvps=1000, radius=1e4)).gradient_norm > 3 * result.gradient_norm
 
 
 def test_a_kink_that_holds_a_relu_network_is_no_solution() -> None:
     """Here one is met before the radius; roundings decide whether the ascent stalls or creeps until nothing is left."""
     objective = relu_objective(seed=3)
-    result = teleport(objective, objective.initial_point(), max_hvps=100)
+    result = teleport(objective, objective.initial_point(), Auto(max_hvps=100))
     assert result.status in (TeleportStatus.TRUST_RADIUS, TeleportStatus.STALLED, TeleportStatus.BUDGET_SPENT)
     assert result.gain > 3.0
 

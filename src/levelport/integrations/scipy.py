@@ -25,9 +25,6 @@ from levelport.optim.step_rule import StepRule
 
 _OPTIONS = {
     "solver",
-    "max_hvps",
-    "radius",
-    "target_gain",
     "metric",
     "first_step",
     "f_target",

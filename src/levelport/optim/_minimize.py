@@ -31,7 +31,7 @@ from levelport.optim.schedules import Schedule
 from levelport.optim.step_rule import StepRule
 from levelport.optim.transaction import Stride, land
 from levelport.optim.undo import Guard
-from levelport.solvers import Certificate, Move, Settings, Solver, TeleportResult, move_from
+from levelport.solvers import Certificate, Move, Solver, State, TeleportResult, move_from, solver_named
 from levelport.vectors import all_finite
 
 METHODS: dict[str, Callable[[], StepRule]] = {
@@ -65,14 +65,11 @@ def minimize(
     method: str | StepRule = "auto",
     *,
     schedule: Schedule = defaults.MINIMIZE_SCHEDULE,
-    solver: str | Solver = defaults.MINIMIZE_TELEPORTS.solver,
-    max_hvps: int = defaults.MINIMIZE_TELEPORTS.max_hvps,
-    tol: float = defaults.MINIMIZE_TELEPORTS.tol,
-    radius: float | None = None,
-    target_gain: float = math.inf,
+    solver: str | Solver = defaults.MINIMIZE_SOLVER,
     metric: X | None = None,
     first_step: Literal["included", "method"] | None = None,
     gtol: float | None = None,
+    tol: float | None = None,
     gtol_absolute: float = 0.0,
     f_target: float = -math.inf,
     max_iterations: int = defaults.MAX_ITERATIONS,
@@ -94,7 +91,7 @@ def minimize(
         method: "auto", "armijo", "lbfgs", "newton-cg", or a configured rule: ``FixedStep(0.1)``, ``Momentum(0.1)``,
             ``Polyak(max_step=1.0)``, ``Armijo(c=0.1)``, ``Normalized(0.01)``, ``Newton(max_hvps=20)``.
         schedule: when to teleport; ``Never()`` for plain descent.
-        solver, max_hvps, tol, radius, target_gain: how to teleport, see :func:`levelport.teleport`.
+        solver: how to teleport: "krylov", "auto", "sqp", or one with limits of its own, ``Auto(max_hvps=10)``.
         metric: positive weights m in the structure of ``x0``: the whole descent, steps as well as teleports, then takes
             place in the variables √m x, exactly. A gradient step is x - η ∇f(x)/m, and gradient norms are √(Σ gᵢ²/mᵢ),
             in tolerances and results, too.
@@ -103,6 +100,7 @@ def minimize(
             paper. None takes "method" for line searches and Newton's method, which are safe there, and "included" for
             all others: a fixed step size would be far too long where the gradient is many times larger.
         gtol: stop when ‖∇f(x)‖ ≤ gtol · ‖∇f(x0)‖; None takes 1e-8 in float64, 1e-5 in float32, 1e-3 below.
+        tol: another name for ``gtol``, as SciPy has it.
         gtol_absolute: stop when ‖∇f(x)‖ is at most this.
         f_target: stop when f(x) is at most this.
         max_iterations: budget of steps of the method, whatever the teleports before them do.
@@ -123,9 +121,13 @@ def minimize(
         raise ValueError(f"schedule must be a schedule such as Every(50), or Never() for none, not {schedule!r}.")
     if schedule.unit == "epochs":
         raise ValueError(f"the schedule ({schedule}) counts epochs, and minimize has none: count steps, unit='steps'.")
-    settings = Settings(solver=solver, max_hvps=max_hvps, tol=tol, radius=radius, target_gain=target_gain)
+    chosen = solver_named(solver)
+    if tol is not None:
+        if gtol is not None:
+            raise ValueError("tol and gtol are two names of one tolerance; pass one of them.")
+        gtol = tol
     if gtol is not None:
-        checks.number("gtol", gtol, at_least=0.0)
+        checks.number("gtol" if tol is None else "tol", gtol, at_least=0.0)
     if callback is not None:
         checks.function("callback", callback, of="row, point")
     objective, structure, flat = as_objective(fun, x0)
@@ -137,7 +139,7 @@ def minimize(
         checks.one_of("first_step", first_step, ("included", "method"))
     included = not isinstance(rule, SEARCHES) if first_step is None else first_step == "included"
     weighted = None if metric is None else InMetric.like(x0, objective, metric)
-    descent = _Descent(objective if weighted is None else weighted, limits, settings, included, callback)
+    descent = _Descent(objective if weighted is None else weighted, limits, chosen, included, callback)
     with full_precision(objective.device), progress_bar(progress, max_iterations, max_cost) as show:
         descent.show = show
         start = objective.at(flat, curvature=not schedule.watches and schedule.due(0, History()))
@@ -179,12 +181,12 @@ class _Descent:
     point: Point
 
     def __init__(
-        self, objective: Objective, limits: _Limits, settings: Settings, included: bool, callback: Callback | None
+        self, objective: Objective, limits: _Limits, solver: Solver, included: bool, callback: Callback | None
     ) -> None:
         self.objective = objective
         self._limits = limits
-        self._settings = settings
-        self._solver = settings.begin()
+        self._solver = solver
+        self._solver_state: State = {}
         self._included = included
         self._guard: Guard[tuple[Point, Any]] = Guard()
         self.iteration = 0
@@ -281,8 +283,9 @@ class _Descent:
         if not self._guard.grants(schedule.due(self.iteration, self._history), point.value):
             return None
         limits = schedule.limits(self._history)
-        settings = self._settings if limits is None else limits.within(self._settings)
-        move = move_from(point, self.objective, self._solver, settings, certify=False)
+        solver = self._solver if limits is None else limits.of(self._solver)
+        move = move_from(point, self.objective, solver, self._solver_state, certify=False)
+        self._solver_state = move.state
         self._history.teleported(self.cost.gradient_equivalents - spent)
         return move
 

@@ -9,7 +9,7 @@ from levelport.optim.loss_account import Horizon, LossAccount
 from levelport.optim.polyak import PolyakSGD
 from levelport.optim.schedules import Every, Never, Schedule
 from levelport.optim.step_rule import StepRule
-from levelport.solvers import Settings
+from levelport.solvers import Krylov, Solver
 
 METHOD: StepRule = Armijo(c=0.1)
 """Of ``minimize``."""
@@ -17,7 +17,7 @@ METHOD: StepRule = Armijo(c=0.1)
 MINIMIZE_SCHEDULE: Schedule = Every(1)
 """Of ``minimize``."""
 
-MINIMIZE_TELEPORTS = Settings(solver="krylov", max_hvps=200)
+MINIMIZE_SOLVER: Solver = Krylov()
 """How ``minimize`` teleports: the Krylov solver stops by itself, long before that."""
 
 GRADIENT_SCHEDULE: Schedule = LossAccount()
@@ -45,7 +45,7 @@ def schedule_for(optimizer: torch.optim.Optimizer) -> Schedule:
     return OTHER_SCHEDULE
 
 
-TELEPORTS = Settings(solver="krylov", max_hvps=65)
+SOLVER: Solver = Krylov()
 """How ``Teleported`` teleports: the solver stops by itself, and the default schedules allow it less than that."""
 
 

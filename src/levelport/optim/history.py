@@ -19,13 +19,6 @@ JUMP_TICKS = 20
 """Plain ticks by which the noise of the losses is judged."""
 
 
-UNKNOWN_PRICE = 20.0
-"""Gradient equivalents for every product of a solver that does not say.
-
-The paper's search tries many gradients for one product: on small networks, with 2 to 16 of them, "sqp" cost up to 19.
-"""
-
-
 @dataclass(frozen=True)
 class Tick:
     """One look at the run, before any teleport of that tick.
@@ -55,7 +48,6 @@ class Trial:
         value, cost_before: f and the cost of the run when it began.
         scale: what losses are measured against there.
         jump: the largest rise between plain losses before it.
-        price: the bill of the teleport for every product in it; 0 where nobody counted them.
         value_later, cost_later: f and the cost of the run at the first tick from :attr:`horizon` on; NaN until then,
             and also where another teleport came first.
     """
@@ -69,7 +61,6 @@ class Trial:
     cost_before: float = 0.0
     scale: float = 1.0
     jump: float = 0.0
-    price: float = 0.0
     value_later: float = math.nan
     cost_later: float = math.nan
 
@@ -94,14 +85,13 @@ class History:
     """Ticks and teleports of a run.
 
     Attributes:
-        product_cost: gradient equivalents of a Hessian-vector product, as the solver makes them; None where the solver
-            does not say.
+        product_cost: gradient equivalents of a Hessian-vector product, as the solver makes them.
     """
 
     def __init__(self) -> None:
         self.ticks: list[Tick] = []
         self.trials: list[Trial] = []
-        self.product_cost: float | None = 1.0
+        self.product_cost = 1.0
 
     def observe(self, index: int, value: float, gradient_norm: float, cost: float) -> None:
         """Record a tick; completes the record of a teleport at the previous one."""
@@ -115,8 +105,8 @@ class History:
         self.ticks.append(Tick(index, value, gradient_norm, cost))
         del self.ticks[:-KEPT_TICKS]
 
-    def teleported(self, cost: float, products: int | None = None) -> None:
-        """Record a teleport at the last tick, with its bill and the Hessian-vector ``products`` on it."""
+    def teleported(self, cost: float) -> None:
+        """Record a teleport at the last tick, with its cost."""
         plain = self.plain_ticks()
         now = self.ticks[-1]
         self.trials.append(
@@ -129,16 +119,8 @@ class History:
                 cost_before=now.cost,
                 scale=scale_of([tick.value for tick in self.ticks]),
                 jump=jump_of([tick.value for tick in plain[-JUMP_TICKS:]]),
-                price=0.0 if products is None else cost / max(products, 1),
             )
         )
-
-    @property
-    def price(self) -> float:
-        """What a trial may cost for every product: the solver's word; else a guess, or the dearest bill if dearer."""
-        if self.product_cost is not None:
-            return self.product_cost
-        return max([UNKNOWN_PRICE, *(trial.price for trial in self.trials)])
 
     @property
     def last_teleport(self) -> int | None:

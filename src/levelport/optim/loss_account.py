@@ -194,12 +194,12 @@ def at_stake(delay: float, history: History, pause: int) -> float:
 
 def largest_cost(vectors: int, history: History) -> float:
     """What a trial with so many Krylov vectors can cost where everything goes wrong but nothing has to be repeated."""
-    return history.price * vectors + _EVALUATIONS
+    return history.product_cost * vectors + _EVALUATIONS
 
 
 def predicted_cost(vectors: int, history: History) -> float:
     """Of a trial with so many Krylov vectors: the products, two evaluations of the move, a check."""
-    return history.price * vectors + 2.5
+    return history.product_cost * vectors + 2.5
 
 
 def _too_early(tick: int, history: History, wait: int) -> bool:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
 from levelport import checks
 from levelport.optim.history import History
-from levelport.solvers import Settings
+from levelport.solvers import Solver
 
 Unit = Literal["steps", "epochs"]
 
@@ -31,10 +31,9 @@ class Limits:
     max_hvps: int
     least_decrease: float
 
-    def within(self, settings: Settings) -> Settings:
-        """``settings`` with these limits. One product is added, which solvers keep in reserve for a certificate."""
-        allowed = min(settings.max_hvps, self.max_hvps + 1)
-        return replace(settings, max_hvps=allowed, least_decrease=self.least_decrease)
+    def of(self, solver: Solver) -> Solver:
+        """``solver`` with these limits. One product is added, which solvers keep in reserve for a certificate."""
+        return solver.within(self.max_hvps + 1, self.least_decrease)
 
 
 @dataclass(frozen=True)

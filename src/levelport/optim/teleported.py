@@ -51,7 +51,7 @@ class Teleported(FlatOptimizer):
 
     Args:
         optimizer: does the steps.
-        schedule, solver, max_hvps, tol, radius, target_gain, momentum, teleport_on, metric, noise, first_step,
+        schedule, solver, momentum, teleport_on, metric, noise, first_step,
             steps_per_epoch, distribute: when and how to teleport, see :class:`~levelport.Teleporter`.
         after_backward: called when the gradients of a step are in ``.grad``, for instance to clip them.
 
@@ -72,11 +72,7 @@ class Teleported(FlatOptimizer):
         optimizer: torch.optim.Optimizer,
         schedule: Schedule | None = None,
         *,
-        solver: str | Solver = defaults.TELEPORTS.solver,
-        max_hvps: int = defaults.TELEPORTS.max_hvps,
-        tol: float = defaults.TELEPORTS.tol,
-        radius: float | None = None,
-        target_gain: float = math.inf,
+        solver: str | Solver = defaults.SOLVER,
         momentum: Literal["keep", "reset"] = "keep",
         teleport_on: Loss | Batches | None = None,
         metric: Tensor | Literal["optimizer"] | None = None,
@@ -99,10 +95,6 @@ class Teleported(FlatOptimizer):
             optimizer,
             schedule,
             solver=solver,
-            max_hvps=max_hvps,
-            tol=tol,
-            radius=radius,
-            target_gain=target_gain,
             momentum=momentum,
             teleport_on=teleport_on,
             metric=metric,

@@ -41,7 +41,7 @@ from levelport.optim.second_moments import check_metric, optimizer_metric
 from levelport.optim.suitable import check_optimizer, check_parameters, check_schedule, innermost
 from levelport.optim.transaction import Landing, Stride, check_unused, land
 from levelport.optim.undo import KEPT, Guard, OptimizerBack, tell_of_steps
-from levelport.solvers import Move, Settings, Solver, TeleportResult, move_from
+from levelport.solvers import Move, Solver, State, TeleportResult, move_from, solver_named
 
 Hook = Callable[[TeleportResult], object]
 """Called with the result of every teleport."""
@@ -58,7 +58,7 @@ class Teleporter:
         schedule: when :meth:`maybe` teleports; :class:`~levelport.Never` leaves it to calls of :meth:`teleport`. None
             chooses by the kind of the optimizer: :class:`~levelport.optim.LossAccount` for gradient methods,
             :class:`~levelport.optim.Horizon` for momentum, ``Never`` for all others.
-        solver, max_hvps, tol, radius, target_gain: how to teleport, see :func:`levelport.teleport`.
+        solver: how to teleport: "krylov", "auto", "sqp", or one with limits of its own, ``Auto(max_hvps=10)``.
         momentum: at a teleport, "keep" the optimizer's state (momentum buffers, second moments), or "reset" it.
         teleport_on: what teleports work on, if not the loss of the step: a full-batch loss, or :class:`Batches`. A move
             on part of the data may raise the loss on the rest: it is measured on ``Batches.unused``, or on the step's
@@ -108,11 +108,7 @@ class Teleporter:
         optimizer: torch.optim.Optimizer,
         schedule: Schedule | None = None,
         *,
-        solver: str | Solver = defaults.TELEPORTS.solver,
-        max_hvps: int = defaults.TELEPORTS.max_hvps,
-        tol: float = defaults.TELEPORTS.tol,
-        radius: float | None = None,
-        target_gain: float = math.inf,
+        solver: str | Solver = defaults.SOLVER,
         momentum: Literal["keep", "reset"] = "keep",
         teleport_on: Loss | Batches | None = None,
         metric: Tensor | Literal["optimizer"] | None = None,
@@ -134,7 +130,7 @@ class Teleporter:
         self.optimizer = optimizer
         check_parameters(self.parameters())
         self.schedule = schedule
-        self.settings = Settings(solver=solver, max_hvps=max_hvps, tol=tol, radius=radius, target_gain=target_gain)
+        self.solver = solver_named(solver)
         self.momentum = momentum
         if teleport_on is not None:
             check_loss("teleport_on", teleport_on)
@@ -147,8 +143,8 @@ class Teleporter:
         self.last_teleport: TeleportResult | None = None
         self.iteration = 0
         self.history = History()
-        self._solver = self.settings.begin()
-        self.history.product_cost = self._solver.product_cost(self.parameters()[0].dtype)
+        self._solver_state: State = {}
+        self.history.product_cost = self.solver.product_cost(self.parameters()[0].dtype)
         if first_step is not None:
             checks.one_of("first_step", first_step, ("included", "optimizer"))
         searches = isinstance(innermost(optimizer), (ArmijoSGD, NewtonCG))
@@ -234,7 +230,7 @@ class Teleporter:
             self.history.teleported(self._spent - spent)  # a trial that brought nothing: the next one waits longer
             return None
         if self.schedule.watches:
-            self.history.teleported(result.cost.gradient_equivalents, result.nhev)
+            self.history.teleported(result.cost.gradient_equivalents)
         return result
 
     def _warn_of_noise(self, error: NotDeterministicError) -> None:
@@ -311,10 +307,10 @@ class Teleporter:
         """
         return self._teleport(loss, random_state, level=math.nan, due=False)
 
-    def _settings(self, due: bool) -> Settings:
-        """The settings, within what the schedule allows a teleport that it asked for."""
+    def _allowed(self, due: bool) -> Solver:
+        """The solver, within what the schedule allows a teleport that it asked for."""
         limits = self.schedule.limits(self.history) if due else None
-        return self.settings if limits is None else limits.within(self.settings)
+        return self.solver if limits is None else limits.of(self.solver)
 
     def _teleport(
         self,
@@ -367,13 +363,15 @@ class Teleporter:
 
     def _move(self, objective: Objective, before: Point, due: bool) -> tuple[Move, Landing]:
         """The teleport and where its first step leads, in the metric that was asked for."""
-        weights, settings = self.metric_now(), self._settings(due)
+        weights, solver = self.metric_now(), self._allowed(due)
         if weights is None:
-            move = move_from(before, objective, self._solver, settings, certify=False)
+            move = move_from(before, objective, solver, self._solver_state, certify=False)
+            self._solver_state = move.state
             return move, self._land(objective, before, move, Stride.of(innermost(self.optimizer)))
         weighted = InMetric(objective, weights)
         seen = weighted.around(before)
-        move = move_from(seen, weighted, self._solver, settings, certify=False)
+        move = move_from(seen, weighted, solver, self._solver_state, certify=False)
+        self._solver_state = move.state
         landing = self._land(weighted, seen, move, Stride())
         point = weighted.underneath(landing.point)
         result = replace(move.result, x=weighted.underneath(move.point).x)
@@ -462,7 +460,7 @@ class Teleporter:
             "history": self.history.state_dict(),
             "teleports": self.teleports,
             "descents": self.descents,
-            "solver": self._solver.state_dict(),
+            "solver": dict(self._solver_state),
             "guard": self._guard.state_dict(),
             "back": None if (back := self._guard.back) is None else back.state_dict(self.optimizer),
         }
@@ -478,11 +476,10 @@ class Teleporter:
         back = None if state_dict["back"] is None else OptimizerBack.of(state_dict["back"], self.optimizer)
         self._guard.load_state_dict(state_dict["guard"], back)
         self.last_teleport = None
-        self._solver = self.settings.begin()
-        self._solver.load_state_dict(state_dict["solver"])
+        self._solver_state = dict(state_dict["solver"])
 
     def __repr__(self) -> str:
-        return f"Teleporter({self.schedule}, solver={self.settings.solver!r}, momentum={self.momentum!r})"
+        return f"Teleporter({self.schedule}, solver={self.solver}, momentum={self.momentum!r})"
 
 
 def _users_level() -> int:

@@ -1,13 +1,11 @@
 """Solving the teleportation problem: one solver per file behind one contract."""
 
-from levelport.solvers._teleport import teleport
+from levelport.solvers._teleport import SOLVERS, Move, move_from, solver_named, teleport
 from levelport.solvers.auto import Auto
 from levelport.solvers.certificate import Certificate
-from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
-from levelport.solvers.guarantee import Move, move_from, teleport_from
+from levelport.solvers.contract import Monitor, Outcome, Solver, State, TeleportProblem
 from levelport.solvers.krylov import Krylov
 from levelport.solvers.result import TeleportResult, TeleportStatus, TraceRow
-from levelport.solvers.settings import SOLVERS, Settings, solver_named
 from levelport.solvers.sqp import SQP
 
 __all__ = [
@@ -19,8 +17,8 @@ __all__ = [
     "Monitor",
     "Move",
     "Outcome",
-    "Settings",
     "Solver",
+    "State",
     "TeleportProblem",
     "TeleportResult",
     "TeleportStatus",
@@ -28,5 +26,4 @@ __all__ = [
     "move_from",
     "solver_named",
     "teleport",
-    "teleport_from",
 ]

@@ -1,24 +1,42 @@
-"""``levelport.teleport``: checks what goes in and translates between the user's variables and flat vectors."""
+"""``levelport.teleport``: a solver's run, with the guarantee upheld and the certificate made.
+
+:func:`teleport` translates between the user's variables and flat vectors. :func:`move_from` is the work behind it and
+behind the teleports of optimizers, which have the value and the gradient at their point already and need them at the
+next.
+"""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 
 from levelport import checks
-from levelport.objective import Objective
+from levelport.numerics.lanczos import KrylovModel
+from levelport.objective import Objective, Point
+from levelport.objectives.differences import GradientDifferences
 from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.function import as_objective
+from levelport.objectives.isolation import full_precision
 from levelport.objectives.metric import InMetric
 from levelport.objectives.structure import X
-from levelport.solvers.contract import Callback, Solver
-from levelport.solvers.guarantee import teleport_from
-from levelport.solvers.result import TeleportResult
-from levelport.solvers.settings import Settings
+from levelport.solvers.auto import Auto
+from levelport.solvers.certificate import Certificate
+from levelport.solvers.contract import Callback, Monitor, Outcome, Solver, State, TeleportProblem
+from levelport.solvers.krylov import Krylov
+from levelport.solvers.result import TeleportResult, TeleportStatus
+from levelport.solvers.sqp import SQP
+from levelport.vectors import all_finite, norm
+
+SOLVERS: dict[str, Callable[[], Solver]] = {"auto": Auto, "krylov": Krylov, "sqp": SQP}
+"""Solvers by name, with their default settings."""
+
+_LEVEL_SET_SLACK = 1e-9  # relative distance from the level that counts as on it
 
 
 def teleport(
@@ -27,12 +45,6 @@ def teleport(
     solver: str | Solver = "auto",
     *,
     level_set: bool = False,
-    max_hvps: int = 50,
-    max_seconds: float = math.inf,
-    tol: float = 1e-6,
-    radius: float | None = None,
-    target_gain: float = math.inf,
-    target_alignment: float = math.inf,
     metric: X | None = None,
     callback: Callback | None = None,
 ) -> TeleportResult[X]:
@@ -43,15 +55,9 @@ def teleport(
     Args:
         fun: f, a differentiable function of ``x`` that returns a scalar tensor, or an :class:`Objective`.
         x: a tensor, or a list or dict of tensors; for an Objective, a flat vector. Never modified.
-        solver: "auto" (ours), "sqp" (the paper's), "krylov" (cheap and rough: what optimizers take before a step), or a
-            configured :class:`Solver`.
+        solver: "auto" (ours), "sqp" (the paper's), "krylov" (cheap and rough: what optimizers take before a step), or
+            one with limits of its own: ``Auto(max_hvps=200, tol=1e-9)``, see :class:`Solver`.
         level_set: stay on the level set {f = f(x)} instead of the sub-level set {f ≤ f(x)}.
-        max_hvps: budget of Hessian-vector products, certificate included.
-        max_seconds: budget of time, checked between evaluations.
-        tol: KKT tolerance on sin ∠(∇f, ∇²f ∇f), free of units; "sqp" has an absolute one of its own.
-        radius: largest distance from ``x``; derived from the problem's own scale if None.
-        target_gain: stop once ‖∇f‖ has grown by this factor.
-        target_alignment: stop once cos ∠(∇f, ∇²f ∇f) is at least this.
         metric: positive weights m in the structure of ``x``: lengths are √(Σ mᵢ sᵢ²) and gradient norms √(Σ gᵢ²/mᵢ), in
             the result as well; None takes the ordinary norm.
         callback: called as ``callback(row, point)`` in every iteration; a true answer stops the solve.
@@ -73,28 +79,200 @@ def teleport(
         >>> result.success, round(result.gradient_norm, 4)
         (True, 57.6281)
     """
-    settings = Settings(
-        solver=solver,
-        level_set=level_set,
-        max_hvps=max_hvps,
-        max_seconds=max_seconds,
-        tol=tol,
-        radius=radius,
-        target_gain=target_gain,
-        target_alignment=target_alignment,
-    )
+    chosen = solver_named(solver)
+    if not isinstance(level_set, bool):
+        raise ValueError(f"level_set must be True or False, not {level_set!r}.")
     if callback is not None:
         checks.function("callback", callback, of="row, point")
     objective, structure, flat = as_objective(fun, x)
-    if isinstance(objective, DistributedObjective) and math.isfinite(max_seconds):
+    if isinstance(objective, DistributedObjective) and math.isfinite(chosen.max_seconds):
         raise ValueError("max_seconds cannot be used across ranks, whose clocks differ; use max_hvps.")
     start = objective.at(flat, curvature=True)
     if metric is None:
-        result, point = teleport_from(start, objective, settings.begin(), settings, callback)
+        move = move_from(start, objective, chosen, level_set=level_set, callback=callback)
+        point = move.point
     else:
         weighted = InMetric.like(x, objective, metric)
         seen = None if callback is None else lambda row, point: callback(row, weighted.underneath(point))
-        result, point = teleport_from(weighted.around(start), weighted, settings.begin(), settings, seen)
-        point = weighted.underneath(point)
+        move = move_from(weighted.around(start), weighted, chosen, level_set=level_set, callback=seen)
+        point = weighted.underneath(move.point)
     # The same result around the user's own kind of variables.
-    return cast("TeleportResult[X]", replace(result, x=structure.assemble(structure.leaves(point.x))))  # type: ignore[arg-type]
+    return cast("TeleportResult[X]", replace(move.result, x=structure.assemble(structure.leaves(point.x))))  # type: ignore[arg-type]
+
+
+def solver_named(solver: str | Solver) -> Solver:
+    """The solver itself, by name or as it is; an error says what to pass."""
+    if isinstance(solver, str):
+        if solver not in SOLVERS:
+            raise checks.unknown_name("solver", solver, SOLVERS)
+        return SOLVERS[solver]()
+    if isinstance(solver, type):
+        raise ValueError(f"solver is the class {solver.__name__}; pass an instance of it: {solver.__name__}().")
+    if not isinstance(solver, Solver):
+        raise ValueError(
+            f"solver must be one of the names {', '.join(SOLVERS)} or a levelport.solvers.Solver, not the "
+            f"{type(solver).__name__} {solver!r}."
+        )
+    return solver
+
+
+@dataclass(frozen=True)
+class Move:
+    """A teleport as optimizers see it.
+
+    Attributes:
+        result: for people; its ``x`` is flat.
+        point: where it ends, evaluated.
+        lower: where it ends at the start, a lower point that the solver found and that is no teleport; or None.
+        state: what the solver wants to see at the next teleport of the run.
+        model: the quadratic model of f around the start, if the solver made one: ``model.ritz_pairs()`` are products
+            that have been paid for.
+    """
+
+    result: TeleportResult[Tensor]
+    point: Point
+    lower: Point | None = None
+    state: State = field(default_factory=dict)
+    model: KrylovModel | None = None
+
+    @property
+    def moved(self) -> bool:
+        """Whether there is a point to move to: a teleport, or a lower point in place of one."""
+        return self.lower is not None or self.result.moved
+
+
+def move_from(
+    start: Point,
+    objective: Objective,
+    solver: Solver,
+    state: State | None = None,
+    *,
+    level_set: bool = False,
+    callback: Callback | None = None,
+    certify: bool = True,
+) -> Move:
+    """Teleport from the evaluated point ``start``.
+
+    Args:
+        start, objective, solver: from where, on what and how.
+        state: :attr:`Move.state` of the teleport before this one of the same run; None begins a run.
+        level_set, callback: see :func:`teleport`.
+        certify: whether to spend a product on the certificate where the solver has an estimate of its own.
+    """
+    began, before = time.perf_counter(), objective.cost
+    with full_precision(objective.device):
+        objective, start = _products(objective, start, solver)
+        problem = TeleportProblem(
+            objective=objective,
+            start=start,
+            level_set=level_set,
+            tol=solver.tol,
+            slack=_slack(solver, start, level_set, objective.dtype),
+            max_hvps=solver.max_hvps,
+            deadline=began + solver.max_seconds,
+            radius=solver.radius,
+            target_gain=solver.target_gain,
+            target_alignment=solver.target_alignment,
+            least_decrease=solver.least_decrease,
+            state=state or {},
+        )
+        monitor = Monitor(problem, callback)
+        outcome = _solve(solver, problem, monitor)
+        if solver.keeps_guarantee:
+            outcome = _uphold_guarantee(outcome, problem)
+        point = outcome.point
+        if outcome.status is TeleportStatus.NON_FINITE_START:
+            certificate = Certificate.unknown()
+        elif certify or outcome.certificate is None:
+            certificate = Certificate.at(point)
+            outcome = replace(outcome, status=_known_by(certificate, outcome, problem))
+        else:
+            certificate = outcome.certificate
+        known = start.product_sizes is not None
+    result = TeleportResult(
+        x=point.x,
+        status=outcome.status,
+        value=point.value,
+        value_start=start.value,
+        gradient_norm=point.gradient_norm,
+        gradient_norm_start=start.gradient_norm,
+        certificate=certificate,
+        cost=replace(objective.cost - before, seconds=time.perf_counter() - began),
+        detail=outcome.detail,
+        curvature_start=Certificate.at(start).curvature if known else math.nan,
+        moved=point is not start,
+        trace=tuple(monitor.trace),
+    )
+    return Move(result, point, outcome.lower if point is start else None, outcome.state, outcome.model)
+
+
+def _products(objective: Objective, start: Point, solver: Solver) -> tuple[Objective, Point]:
+    """f and the start with Hessian-vector products of the kind that the solver asks for."""
+    exact = objective.dtype != torch.float64 or getattr(objective, "cheap_products", False)
+    if isinstance(objective, GradientDifferences) or solver.hvp == "exact" or (solver.hvp is None and exact):
+        return objective, start
+    differences = GradientDifferences(objective)
+    return differences, differences.around(start)
+
+
+def _solve(solver: Solver, problem: TeleportProblem, monitor: Monitor) -> Outcome:
+    """Answer hopeless starts at once; otherwise verify the function and run the solver."""
+    start, state = problem.start, problem.state
+    if not (start.finite and all_finite(start.x)):
+        detail = f"f = {start.value}, ‖∇f‖ = {start.gradient_norm}, largest |x| = {float(start.x.abs().max())}"
+        return Outcome(start, TeleportStatus.NON_FINITE_START, detail, state=state)
+    problem.objective.verify_deterministic(start)
+    if start.gradient_norm == 0.0:
+        return Outcome(start, TeleportStatus.STATIONARY_START, state=state)
+    doubt = problem.objective.verify_curvature(start)
+    if not all_finite(start.hessian_normal):
+        detail = "the Hessian-vector product at the start is not finite"
+        return Outcome(start, TeleportStatus.NON_FINITE_START, detail, state=state)
+    outcome = solver.solve(problem, monitor)
+    return outcome if doubt is None else replace(outcome, detail="; ".join(filter(None, (outcome.detail, doubt))))
+
+
+def _known_by(certificate: Certificate, outcome: Outcome, problem: TeleportProblem) -> TeleportStatus:
+    """The status of a solver that took no product at its answer, now that there is one."""
+    status = outcome.status
+    if status in (TeleportStatus.PREDICTED, TeleportStatus.NOT_WORTHWHILE):
+        if problem.meets_target(outcome.point, certificate):
+            return TeleportStatus.TARGET_REACHED
+        if status is TeleportStatus.PREDICTED and _is_kkt(outcome.point, certificate, problem):
+            return TeleportStatus.CONVERGED
+    return status
+
+
+def _is_kkt(point: Point, certificate: Certificate, problem: TeleportProblem) -> bool:
+    """Whether the KKT conditions hold at ``point``: H g = λ g and, with λ > 0, on the level.
+
+    On the level: what f is short of it is no more than ``tol`` of the decrease ‖g‖²/(2λ) of a Newton step.
+    """
+    if not certificate.aligned(level_set=problem.level_set, tol=problem.tol):
+        return False
+    size = point.gradient_norm
+    depth = (problem.level - point.value) / size  # in this order: squares may leave the range
+    return depth * (certificate.curvature / size) <= 0.5 * problem.tol
+
+
+def _uphold_guarantee(outcome: Outcome, problem: TeleportProblem) -> Outcome:
+    """The start itself in place of a point that raises the loss or shrinks the gradient."""
+    point, start = outcome.point, problem.start
+    if point is start or problem.fulfilled_by(point):
+        return outcome
+    detail = f"the solver ended with: {outcome.status.value}"
+    return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, detail, state=outcome.state, model=outcome.model)
+
+
+def _slack(solver: Solver, start: Point, level_set: bool, dtype: torch.dtype) -> float:
+    """How far f may lie from the level: what the solver asks for, and in level-set mode what rounding asks for."""
+    if not start.finite:
+        return 0.0
+    slack = solver.slack(start.value, dtype)
+    if level_set:
+        eps = torch.finfo(dtype).eps
+        smallest = max(abs(start.value), torch.finfo(dtype).tiny)
+        # Where f(w) is near 0, its own size says nothing: the last digits of x move f by eps·‖∇f‖‖x‖.
+        resolution = 4.0 * eps * start.gradient_norm * float(norm(start.x))
+        slack = max(slack, max(_LEVEL_SET_SLACK, 1e2 * eps) * smallest, resolution)
+    return slack

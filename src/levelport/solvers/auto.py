@@ -50,6 +50,7 @@ class Auto(Solver):
     memory: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.memory is not None:
             checks.whole("memory", self.memory, at_least=1)
 

@@ -1,21 +1,24 @@
 """The contract between the verbs and the solvers: what is asked (TeleportProblem), who answers (Solver), who watches.
 
-A solver sees one :class:`TeleportProblem` and a :class:`Monitor`, and returns an :class:`Outcome`. It says of itself
-how far its points may lie above the level (:meth:`Solver.slack`) and whether its answer has to keep the guarantee
-(:attr:`Solver.keeps_guarantee`); nobody outside asks which solver it is.
+A solver sees one :class:`TeleportProblem` and a :class:`Monitor`, and returns an :class:`Outcome`. Its limits are its
+own: ``Auto(max_hvps=200)``. It says of itself how far its points may lie above the level (:meth:`Solver.slack`) and
+whether its answer has to keep the guarantee (:attr:`Solver.keeps_guarantee`); no caller asks which solver it is.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import Literal, Self
 
 import torch
 
+from levelport import checks
+from levelport.numerics.lanczos import KrylovModel
 from levelport.objective import Cost, Objective, Point
 from levelport.solvers.certificate import Certificate
 from levelport.solvers.result import TeleportStatus, TraceRow
@@ -23,6 +26,9 @@ from levelport.vectors import all_finite, norm
 
 Callback = Callable[[TraceRow, Point], object]
 """Called once per iteration; a true return value stops the solve."""
+
+State = Mapping[str, float]
+"""What a solver remembers from one teleport of a run to the next, as plain numbers; empty before the first."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,8 @@ class TeleportProblem:
         radius: the longest allowed distance from w; None lets the solver derive it.
         target_gain, target_alignment: stop as soon as the gradient norm has grown by this factor, or the
             alignment is this good, at a feasible point.
-        least_decrease: where a model promises less from the teleport and the step after it, do not move.
+        least_decrease: where a model predicts less from the teleport and the step after it, do not move.
+        state: what the solver returned from the teleport before this one of the same run.
     """
 
     objective: Objective
@@ -53,6 +60,7 @@ class TeleportProblem:
     target_gain: float = math.inf
     target_alignment: float = math.inf
     least_decrease: float = 0.0
+    state: State = field(default_factory=dict)
 
     @property
     def level(self) -> float:
@@ -94,6 +102,8 @@ class Outcome:
         point, status, detail: the answer.
         certificate: what the solver knows of it already, for callers who do not insist on a product at ``point``.
         lower: where ``point`` is the start, a point with a lower value that is no teleport: an ordinary step.
+        state: what the solver wants to see at the next teleport of the run.
+        model: the quadratic model of f around the start that the solver has paid for; its Ritz pairs tell curvature.
     """
 
     point: Point
@@ -101,44 +111,85 @@ class Outcome:
     detail: str = ""
     certificate: Certificate | None = None
     lower: Point | None = None
+    state: State = field(default_factory=dict)
+    model: KrylovModel | None = None
 
 
+@dataclass(frozen=True)
 class Solver(ABC):
-    """Solves a :class:`TeleportProblem` from x = w."""
+    """Solves a :class:`TeleportProblem` from x = w, within limits of its own.
 
-    keeps_guarantee: bool = True
-    """Whether an answer that breaks the guarantee is replaced by the start itself."""
+    Args:
+        max_hvps: budget of Hessian-vector products per teleport, certificate included.
+        max_seconds: budget of time per teleport, checked between evaluations.
+        tol: KKT tolerance on sin ∠(∇f, ∇²f ∇f), free of units.
+        radius: largest distance from w; None derives it from the problem's own scale.
+        target_gain: stop once ‖∇f‖ has grown by this factor.
+        target_alignment: stop once cos ∠(∇f, ∇²f ∇f) is at least this.
+        least_decrease: do not move where the solver's model predicts less decrease of f from the teleport and the step
+            after it; solvers without such a model ignore it.
+        hvp: "exact" Hessian-vector products (2 gradient equivalents), or by "difference" of gradients (1; float64
+            only). None takes differences where they are possible and products are not cheap anyway.
+    """
+
+    _: KW_ONLY
+    max_hvps: int = 50
+    max_seconds: float = math.inf
+    tol: float = 1e-6
+    radius: float | None = None
+    target_gain: float = math.inf
+    target_alignment: float = math.inf
+    least_decrease: float = 0.0
+    hvp: Literal["exact", "difference"] | None = "exact"
+
+    def __post_init__(self) -> None:
+        checks.whole("max_hvps", self.max_hvps, at_least=1, why="the certificate alone takes one")
+        checks.number("max_seconds", self.max_seconds, above=0.0)
+        checks.number("tol", self.tol, above=0.0, below=1.0, why="it bounds the sine of an angle")
+        if self.radius is not None:
+            checks.number("radius", self.radius, above=0.0, why="it is a distance; None has it derived")
+        checks.number("target_gain", self.target_gain, above=1.0, why="it is the growth of the gradient norm")
+        if self.target_alignment != math.inf:
+            checks.number("target_alignment", self.target_alignment, above=-1.0, at_most=1.0, why="it is a cosine")
+        checks.number("least_decrease", self.least_decrease)
+        if self.hvp is not None:
+            checks.one_of("hvp", self.hvp, ("exact", "difference"))
+
+    def within(self, max_hvps: int, least_decrease: float) -> Self:
+        """A copy with tighter limits, for schedules that allow a teleport less than its owner does."""
+        tighter = copy.copy(self)
+        object.__setattr__(tighter, "max_hvps", min(self.max_hvps, max_hvps))
+        object.__setattr__(tighter, "least_decrease", max(self.least_decrease, least_decrease))
+        return tighter
+
+    @property
+    def keeps_guarantee(self) -> bool:
+        """Whether an answer that breaks the guarantee is replaced by the start itself."""
+        return True
 
     def slack(self, level: float, dtype: torch.dtype) -> float:
         """By how much f may exceed the level in the point returned, in sub-level mode."""
         return 0.0
 
-    def begin(self) -> Self:
-        """A solver with an empty memory for the teleports of one run. Those that remember nothing return themselves."""
-        return self
+    def product_cost(self, dtype: torch.dtype) -> float:
+        """Gradient equivalents of a Hessian-vector product and of what goes with it, at most.
 
-    def state_dict(self) -> dict[str, float]:
-        """What the memory of a run holds, as plain numbers for a checkpoint."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, float]) -> None:  # noqa: B027  (most solvers remember nothing)
-        """The inverse of :meth:`state_dict`."""
-
-    def product_cost(self, dtype: torch.dtype) -> float | None:
-        """Gradient equivalents of a Hessian-vector product and of what goes with it, at most; None: nobody can say.
-
-        For schedules that make a trial only where they can afford it. Where a solver does not say, they go by the bills
-        of its trials.
+        For schedules that make a trial only where they can afford it. Unless a solver says otherwise it is what the
+        paper's search cost on small networks, which tries many gradients for one product.
         """
-        return None
-
-    def view(self, objective: Objective, start: Point) -> tuple[Objective, Point]:
-        """f and the start as the solver wants to see them, for instance with other Hessian-vector products."""
-        return objective, start
+        return 20.0
 
     @abstractmethod
     def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
-        """Never raises for numerical trouble; returns the best point it has."""
+        """Never raises for numerical trouble; returns the best point it has.
+
+        A solver that remembers something from teleport to teleport finds it in ``problem.state`` and returns it in
+        ``Outcome.state``; the solver itself never changes.
+        """
+
+    def __str__(self) -> str:
+        changed = (f"{s.name}={v!r}" for s in fields(self) if s.repr and (v := getattr(self, s.name)) != s.default)
+        return f"{type(self).__name__}({', '.join(changed)})"
 
 
 class Monitor:

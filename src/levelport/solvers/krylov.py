@@ -24,17 +24,15 @@ what a truncated Newton step buys, and the climb costs one gradient.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal, Self
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from levelport import checks
 from levelport.numerics.lanczos import KrylovModel
-from levelport.objective import Objective, Point
-from levelport.objectives.differences import GradientDifferences
+from levelport.objective import Point
 from levelport.solvers.certificate import Certificate
 from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.result import TeleportStatus
@@ -52,136 +50,96 @@ _TRIALS = 30  # of ever shorter steps before w is given up as minimal
 _NUMBERS = 2**24  # what the basis may hold
 
 
-@dataclass
-class _Memory:
-    """What one teleport of a run leaves for the next."""
-
-    radius: float = math.inf
-    first_norm: float | None = None
-
-
 @dataclass(frozen=True)
 class Krylov(Solver):
-    """Truncated-Krylov teleports.
+    """Truncated-Krylov teleports; cheap and rough.
+
+    The state of a run is {"radius": the trust radius, "first_norm": ‖g₀‖}.
 
     Args:
-        hvp: "exact" Hessian-vector products (2 gradient equivalents), or by "difference" of gradients (1; float64
-            only). None decides: exact for other precisions and for objectives in closed form, whose products are
-            cheap, differences otherwise.
         max_vectors: of the Krylov space; None takes 200, or as many as fit into 2²⁴ numbers, at least ten.
+        max_hvps: as of every solver, but 200: the model stops by itself, usually long before that.
+        hvp: as of every solver, but None: differences of gradients in float64, unless products are cheap as in closed
+            forms.
     """
 
-    hvp: Literal["exact", "difference"] | None = None
     max_vectors: int | None = None
-    _memory: _Memory = field(default_factory=_Memory, init=False, repr=False, compare=False)
+    _: KW_ONLY
+    max_hvps: int = 200
+    hvp: Literal["exact", "difference"] | None = None
 
     def __post_init__(self) -> None:
-        if self.hvp is not None:
-            checks.one_of("hvp", self.hvp, ("exact", "difference"))
+        super().__post_init__()
         if self.max_vectors is not None:
             checks.whole("max_vectors", self.max_vectors, at_least=1)
-
-    def begin(self) -> Self:
-        """The same settings with no trust radius yet."""
-        return replace(self)
-
-    def state_dict(self) -> dict[str, float]:
-        memory = self._memory
-        return {"radius": memory.radius, "first_norm": math.nan if memory.first_norm is None else memory.first_norm}
-
-    def load_state_dict(self, state: Mapping[str, float]) -> None:
-        self._memory.radius = state["radius"]
-        self._memory.first_norm = None if math.isnan(state["first_norm"]) else state["first_norm"]
 
     def product_cost(self, dtype: torch.dtype) -> float:
         """Of a product alone: a model takes nothing else besides the few evaluations of every move."""
         exact = self.hvp == "exact" or (self.hvp is None and dtype != torch.float64)
         return 2.0 if exact else 1.0
 
-    def view(self, objective: Objective, start: Point) -> tuple[Objective, Point]:
-        """The objective with the products that were chosen."""
-        exact = objective.dtype != torch.float64 or getattr(objective, "cheap_products", False)
-        if isinstance(objective, GradientDifferences) or self.hvp == "exact" or (self.hvp is None and exact):
-            return objective, start
-        differences = GradientDifferences(objective)
-        return differences, differences.around(start)
-
     def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
         if problem.level_set:
             raise ValueError("solver 'krylov' ends below the level; for level_set=True take solver='auto'.")
-        start, memory = problem.start, self._memory
-        if memory.first_norm is None:
-            memory.first_norm = start.gradient_norm
+        start = problem.start
+        first_norm = problem.state.get("first_norm", start.gradient_norm)
+        radius = problem.state.get("radius", math.inf)
         image = float(norm(start.hessian_normal))  # the model's first product, and that of the check before a solve
         if image > 0.0:
             # At a minimum rounding errors of f make the radius collapse; f may change later, as labels do.
-            memory.radius = max(memory.radius, _CAUCHY * (start.gradient_norm / image))
+            radius = max(radius, _CAUCHY * (start.gradient_norm / image))
         model = KrylovModel(start, self.capacity(start.x.numel()))
-        self._grow(model, monitor)
+        accuracy = min(_COARSEST, (start.gradient_norm / first_norm) ** _REFINEMENT)
+        _grow(model, monitor, radius, accuracy * start.gradient_norm)
+        outcome = Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, "the model led to no lower point")
         if model.size == 0 or model.largest <= 0.0:
-            return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, "no positive curvature was found to climb against")
-        for _ in range(_TRIALS):
-            outcome = self._attempt(problem, monitor, model)
-            if outcome is not None:
-                start.release()
-                return outcome
-            if monitor.should_stop(hvps_needed=0) is not None:
-                break
-        return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, "the model led to no lower point")
+            outcome = replace(outcome, detail="no positive curvature was found to climb against")
+        else:
+            for _ in range(_TRIALS):
+                found, radius = self._attempt(problem, monitor, model, radius)
+                if found is not None:
+                    outcome = found
+                    break
+                if monitor.should_stop(hvps_needed=0) is not None:
+                    break
+        start.release()
+        return replace(outcome, state={"radius": radius, "first_norm": first_norm}, model=model)
 
     def capacity(self, dimension: int) -> int:
         """Basis vectors that a model in so many variables may have."""
         return self.max_vectors or max(10, min(200, _NUMBERS // dimension))
 
-    def _radius(self, model: KrylovModel) -> float:
-        """How far the model is trusted; where it has no bottom and nothing is known yet, a Cauchy step or ‖w‖/10."""
-        radius, start = self._memory.radius, model.point
-        if math.isinf(radius) and not model.convex():
-            steepest = float(model.ritz_values.abs().max())
-            radius = max(start.gradient_norm / steepest, 0.1 * float(norm(start.x)))
-        return radius
+    def _attempt(
+        self, problem: TeleportProblem, monitor: Monitor, model: KrylovModel, trusted: float
+    ) -> tuple[Outcome | None, float]:
+        """Descend, climb, and judge the model by what came of it: the outcome and the trust radius after it.
 
-    def _grow(self, model: KrylovModel, monitor: Monitor) -> None:
-        size, negative = model.point.gradient_norm, 0
-        assert self._memory.first_norm is not None
-        accuracy = min(_COARSEST, (size / self._memory.first_norm) ** _REFINEMENT)
-        while not model.exhausted and model.extend():
-            if not model.convex():
-                negative += 1
-                if negative > _BEYOND_CONVEX:
-                    return
-            elif model.residual(model.descent(self._radius(model))[0]) <= accuracy * size:
-                return
-            if monitor.should_stop(hvps_needed=2) is not None:  # one stays in reserve for a certificate
-                return
-
-    def _attempt(self, problem: TeleportProblem, monitor: Monitor, model: KrylovModel) -> Outcome | None:
-        """Descend, climb, and judge the model by what came of it; None asks for another try, nearer by."""
+        None in place of the outcome asks for another try, nearer by.
+        """
         start, theta = problem.start, model.largest
-        radius = self._radius(model)
+        radius = _within(trusted, model)
         if problem.radius is not None:
             radius = min(radius, INSIDE * problem.radius)
         coordinates, promised = model.descent(radius)
         length = float(norm(coordinates))
         if promised < problem.least_decrease:
-            return Outcome(start, TeleportStatus.NOT_WORTHWHILE, certificate=_curvature_only(theta))
+            return Outcome(start, TeleportStatus.NOT_WORTHWHILE, certificate=_curvature_only(theta)), trusted
         if not (promised > 0.0 and math.isfinite(promised) and 0.0 < length < math.inf):
-            return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, "the model promises no decrease")
+            return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, "the model predicts no decrease"), trusted
         descent = model.lift(coordinates)
         wall = self._wall(model, descent)
         climb = min(self._height(model, promised), distance_to_sphere(descent, wall, problem.radius))
         for height in (climb, _SECOND_SHARE * climb) if climb > 0.0 else ():
-            end = self._at(problem, start.x + descent, wall, height)
-            self._learn(model, end, promised - 0.5 * theta * height * height, promised, length)
+            end = problem.objective.at(start.x + descent + height * wall)
+            trusted = _learned(trusted, model, end, promised - 0.5 * theta * height * height, promised, length)
             if problem.feasible(end.value) and end.finite:
-                return self._judge(problem, monitor, end, wall, height)
-        end = self._at(problem, start.x + descent, wall, 0.0)
-        self._learn(model, end, promised, promised, length)
+                return _judged(problem, monitor, end, wall, height), trusted
+        end = problem.objective.at(start.x + descent)
+        trusted = _learned(trusted, model, end, promised, promised, length)
         if end.value < start.value and end.finite:
             status = TeleportStatus.NO_FEASIBLE_GAIN if climb > 0.0 else TeleportStatus.NOT_WORTHWHILE
-            return Outcome(start, status, certificate=_curvature_only(theta), lower=end)
-        self._memory.radius = 0.3 * length
-        return None
+            return Outcome(start, status, certificate=_curvature_only(theta), lower=end), trusted
+        return None, 0.3 * length
 
     def _wall(self, model: KrylovModel, descent: Tensor) -> Tensor:
         """The direction of the climb, on the far side of the bottom."""
@@ -195,31 +153,50 @@ class Krylov(Solver):
             return 0.0
         return _SHARE * largest / model.largest
 
-    @staticmethod
-    def _at(problem: TeleportProblem, bottom: Tensor, wall: Tensor, height: float) -> Point:
-        return problem.objective.at(bottom + height * wall if height else bottom)
 
-    def _learn(self, model: KrylovModel, end: Point, predicted: float, promised: float, length: float) -> None:
-        """Trust region: half the step where f misses the model by 75 % of the promised decrease, else grow."""
-        miss = (model.point.value - predicted - end.value) / promised if math.isfinite(end.value) else -math.inf
-        radius = self._memory.radius
-        if miss < -0.75:
-            self._memory.radius = min(radius, 0.5 * length)
-        elif miss > -0.25 and length > 0.9 * self._radius(model):
-            self._memory.radius = 2.0 * length
+def _within(trusted: float, model: KrylovModel) -> float:
+    """How far the model is trusted; where it has no bottom and nothing is known yet, a Cauchy step or ‖w‖/10."""
+    if math.isinf(trusted) and not model.convex():
+        steepest = float(model.ritz_values.abs().max())
+        return max(model.point.gradient_norm / steepest, 0.1 * float(norm(model.point.x)))
+    return trusted
 
-    @staticmethod
-    def _judge(problem: TeleportProblem, monitor: Monitor, end: Point, wall: Tensor, height: float) -> Outcome:
-        """A teleport if the gradient has grown; a lower point, if nothing else."""
-        certificate = _curvature_only(float(torch.dot(end.gradient, wall)) / height)
-        monitor.record(end, certificate, height)
-        if not problem.fulfilled_by(end):
-            lower = end if end.value < problem.level else None
-            return Outcome(problem.start, TeleportStatus.NO_FEASIBLE_GAIN, certificate=certificate, lower=lower)
-        monitor.offer(end)
-        if problem.meets_target(end, certificate):
-            return Outcome(end, TeleportStatus.TARGET_REACHED, certificate=certificate)
-        return Outcome(end, TeleportStatus.PREDICTED, certificate=certificate)
+
+def _grow(model: KrylovModel, monitor: Monitor, trusted: float, accuracy: float) -> None:
+    """Add vectors until the residual of the Newton system is at most ``accuracy``."""
+    negative = 0
+    while not model.exhausted and model.extend():
+        if not model.convex():
+            negative += 1
+            if negative > _BEYOND_CONVEX:
+                return
+        elif model.residual(model.descent(_within(trusted, model))[0]) <= accuracy:
+            return
+        if monitor.should_stop(hvps_needed=2) is not None:  # one stays in reserve for a certificate
+            return
+
+
+def _learned(trusted: float, model: KrylovModel, end: Point, predicted: float, promised: float, length: float) -> float:
+    """The trust radius: half the step where f misses the model by 75 % of the predicted decrease, else grow."""
+    miss = (model.point.value - predicted - end.value) / promised if math.isfinite(end.value) else -math.inf
+    if miss < -0.75:
+        return min(trusted, 0.5 * length)
+    if miss > -0.25 and length > 0.9 * _within(trusted, model):
+        return 2.0 * length
+    return trusted
+
+
+def _judged(problem: TeleportProblem, monitor: Monitor, end: Point, wall: Tensor, height: float) -> Outcome:
+    """A teleport if the gradient has grown; a lower point, if nothing else."""
+    certificate = _curvature_only(float(torch.dot(end.gradient, wall)) / height)
+    monitor.record(end, certificate, height)
+    if not problem.fulfilled_by(end):
+        lower = end if end.value < problem.level else None
+        return Outcome(problem.start, TeleportStatus.NO_FEASIBLE_GAIN, certificate=certificate, lower=lower)
+    monitor.offer(end)
+    if problem.meets_target(end, certificate):
+        return Outcome(end, TeleportStatus.TARGET_REACHED, certificate=certificate)
+    return Outcome(end, TeleportStatus.PREDICTED, certificate=certificate)
 
 
 def _curvature_only(curvature: float) -> Certificate:

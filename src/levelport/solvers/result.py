@@ -97,7 +97,7 @@ class TeleportResult(Generic[X]):
     first_step: float = math.nan
     value_after: float = math.nan
     unused_change: float = math.nan
-    moved: bool | None = None
+    moved: bool = False
 
     @property
     def success(self) -> bool:

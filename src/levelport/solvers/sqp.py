@@ -115,6 +115,7 @@ class SQP(Solver):
     final: Literal["feasible", "last"] = "feasible"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         checks.one_of("mode", self.mode, ("text", "released"))
         for name in ("rho", "epsilon", "delta", "gamma_scale", "smallest_rho"):
             checks.number(name, getattr(self, name), above=0.0)
@@ -125,7 +126,7 @@ class SQP(Solver):
         checks.one_of("final", self.final, ("feasible", "last"))
 
     @property
-    def keeps_guarantee(self) -> bool:  # type: ignore[override]  # a setting decides
+    def keeps_guarantee(self) -> bool:
         """The last iterate is returned as it is, as published; the best feasible one is held to the guarantee."""
         return self.final == "feasible"
 

@@ -57,6 +57,7 @@ class ActivationGroup(SymmetrySolver):
     steps: int = 10
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         checks.number("rise", self.rise, at_least=0.0, below=1.0, why="it is a share of f")
         checks.number("reach", self.reach, above=0.0, below=1.0, why="beyond it I + T need not be invertible")
         checks.whole("steps", self.steps, at_least=1)

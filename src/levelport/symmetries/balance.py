@@ -38,6 +38,7 @@ class Balance(SymmetrySolver):
     chain: Chain = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         checks.number("box", self.box, above=1.0, why="units are scaled by at most this")
         if math.isinf(self.box):
             raise ValueError(

@@ -103,6 +103,7 @@ class LinearGroup(SymmetrySolver):
     chain: Chain = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         checks.number("box", self.box, above=1.0, why="it bounds singular values, and their inverses from below")
         if math.isinf(self.box):
             raise ValueError("box must be finite: the gradient grows without bound along this group.")

@@ -39,7 +39,7 @@ class SymmetrySolver(Solver):
         return True
 
     @property
-    def keeps_guarantee(self) -> bool:  # type: ignore[override]  # the goal decides
+    def keeps_guarantee(self) -> bool:
         """Whether a smaller gradient is refused; f is kept in any case."""
         return self.seeks_gradient
 

@@ -58,6 +58,7 @@ class NullSpace(SymmetrySolver):
     steps: int = 10
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.module, nn.Module):
             raise TypeError(f"module must be a torch.nn.Module, not a {type(self.module).__name__}.")
         checks.number("tau", self.tau, at_least=0.0, below=1.0, why="it is a share of the largest singular value")

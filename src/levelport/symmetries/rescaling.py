@@ -56,6 +56,7 @@ class Rescaling(SymmetrySolver):
     chain: Chain = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         checks.number("box", self.box, above=1.0, why="units are scaled by at most this, and without a bound by any")
         if math.isinf(self.box):
             raise ValueError("box must be finite: the gradient grows without bound as units are scaled.")

@@ -24,7 +24,7 @@ from levelport.optim.polyak import Polyak
 from levelport.optim.schedules import Every, Never, Schedule
 from levelport.optim.step_rule import StepRule
 from levelport.optim.teleported import Teleported
-from levelport.solvers import Auto, Krylov, Settings, teleport_from
+from levelport.solvers import SQP, Auto, Krylov, move_from
 from levelport_lab.bench.instances import Instance
 from levelport_lab.bench.metered import Metered, NumpyFunctions, TorchFunction
 from levelport_lab.bench.no_climb import NoClimb, RandomClimb
@@ -45,14 +45,13 @@ ADAMW = "AdamW 1e-2"
 UNLIMITED = 10**9
 MEMORY = 10  # pairs of vectors of the L-BFGS methods: SciPy's own default
 PERIOD = 50  # steps between teleports that visit other optimizers
-BRIEF: dict[str, Any] = {"solver": Auto(), "max_hvps": 10}
+BRIEF = Auto(max_hvps=10)
 Method = Callable[[Metered, Instance], None]
 
 
 def _teleported(objective: Metered, point: Point) -> Point:
     """The end of a brief teleport from ``point``."""
-    settings = Settings(**BRIEF)
-    return teleport_from(point, objective, settings.begin(), settings)[1]
+    return move_from(point, objective, BRIEF).point
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ def _polyak(instance: Instance) -> StepRule:
 
 def _with_and_without(name: str, rule: Callable[[Instance], StepRule] | str) -> list[Competitor]:
     """A method alone, with the paper's teleports, and with ours."""
-    published = {"schedule": Every(50, start=5), "solver": "sqp", "max_hvps": 50, "first_step": "method"}
+    published = {"schedule": Every(50, start=5), "solver": SQP(max_hvps=50), "first_step": "method"}
     ours = OURS if rule == "auto" else f"{name} + our teleports"
     return [
         Competitor(name, descent(rule, schedule=Never())),
@@ -270,15 +269,15 @@ PAPER_ARMIJO = (
     Competitor("GD-Armijo, c = ½", descent(Armijo(), schedule=Never())),
     Competitor(
         "GD-Armijo, c = ½, published teleports",
-        descent(Armijo(), schedule=Every(50, start=5), solver="sqp", max_hvps=50),
+        descent(Armijo(), schedule=Every(50, start=5), solver=SQP(max_hvps=50)),
     ),
     Competitor(
         "GD-Armijo, c = ½, certified teleport every 50 steps",
-        descent(Armijo(), schedule=Every(50, start=5), solver="auto", max_hvps=50),
+        descent(Armijo(), schedule=Every(50, start=5), solver=Auto(max_hvps=50)),
     ),
     Competitor(
         "GD-Armijo, c = ½, certified teleport every step",
-        descent(Armijo(), schedule=Every(1), solver=Auto(), max_hvps=50),
+        descent(Armijo(), schedule=Every(1), solver=Auto(max_hvps=50)),
     ),
 )
 """Gradient descent with the Armijo constant of the paper, for the small table of costs."""
@@ -286,7 +285,7 @@ PAPER_ARMIJO = (
 VISITED = (
     Competitor("L-BFGS-B from a teleported start", _lbfgsb_from_teleport),
     Competitor("L-BFGS-B + teleport every 50", _lbfgsb_visited),
-    Competitor("momentum + teleport every 50", descent(_momentum, schedule=Every(PERIOD, start=PERIOD), **BRIEF)),
+    Competitor("momentum + teleport every 50", descent(_momentum, schedule=Every(PERIOD, start=PERIOD), solver=BRIEF)),
     *(
         Competitor(f"{name}{what}", wrapped(make, schedule))
         for name, make in TORCH.items()

@@ -7,7 +7,7 @@ making it so are counted. What is claimed about solvers is measured on the zoo (
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from matplotlib.figure import Figure
@@ -56,7 +56,7 @@ class Case:
 
     def solve(self, contestant: Contestant, max_hvps: int) -> TeleportResult:
         """Teleport with a budget of Hessian-vector products."""
-        return teleport(self.objective, self.x, contestant.make(), max_hvps=max_hvps)
+        return teleport(self.objective, self.x, replace(contestant.make(), max_hvps=max_hvps))
 
 
 def logistic_case(data: str, reg: float, *, steps: int = 5) -> Case:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from levelport.objective import Objective, Point
 from levelport.objectives.module import ModuleObjective
 from levelport.optim import Armijo, Never, minimize
-from levelport.solvers import SQP, Auto, Settings, Solver, TeleportProblem, teleport_from
+from levelport.solvers import SQP, Auto, Solver, TeleportProblem, move_from, solver_named
 from levelport.symmetries import (
     ActivationGroup,
     Balance,
@@ -99,8 +99,8 @@ def _level_set(solver: Solver, share: float = 1.0) -> Family:
         rows = torch.randperm(samples, generator=torch.Generator().manual_seed(seed))[: max(1, int(share * samples))]
         seen = objective if share == 1.0 else part_of(objective, rows)
         before, began = seen.cost, time.thread_time()
-        settings = Settings(solver=solver, max_hvps=MOST_HVPS)
-        _, point = teleport_from(seen.at(x, curvature=True), seen, settings.begin(), settings)
+        limited = replace(solver_named(solver), max_hvps=MOST_HVPS)
+        point = move_from(seen.at(x, curvature=True), seen, limited).point
         return Moved(point.x, share * (seen.cost - before).gradient_equivalents, time.thread_time() - began)
 
     return move

@@ -21,6 +21,7 @@ from levelport.objective import Point
 from levelport.objectives.function import FunctionObjective
 from levelport.objectives.linear import LinearObjective
 from levelport.optim._minimize import minimize
+from levelport.solvers import Auto
 from levelport_lab.bench.competitors import competitor_named
 from levelport_lab.bench.instances import Instance
 from levelport_lab.bench.metered import Metered
@@ -114,7 +115,7 @@ class TeleportCostSpec(RunSpec):
             x0 = 1.0 / separable.weights
             objective = FunctionObjective(separable, x0)
         # Ten HVPs, so that certified teleports do about the same work at every size; the default decides for itself.
-        how: dict[str, Any] = {"solver": "auto", "max_hvps": 10} if self.solver == "auto" else {}
+        how: dict[str, Any] = {"solver": Auto(max_hvps=10)} if self.solver == "auto" else {}
         iterations = 3 if self.solver == "auto" else self.iterations
         began = time.thread_time()
         result = minimize(objective, x0, gtol=0.0, max_iterations=iterations, **how)

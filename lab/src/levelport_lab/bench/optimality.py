@@ -7,7 +7,7 @@ are the point itself, both ends of the steepest axis of ∇²f at the minimiser,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from levelport.objective import Objective
 from levelport.optim import Never, minimize
-from levelport.solvers import SQP, Auto, Solver, teleport
+from levelport.solvers import SQP, Auto, Solver, solver_named, teleport
 from levelport_lab.bench.instances import ProblemName
 from levelport_lab.engine.spec import Run, RunSpec
 from levelport_lab.problems.registry import problem
@@ -55,7 +55,7 @@ class OptimalitySpec(RunSpec):
         contestants: list[tuple[str, Solver, int]] = [(f"auto_{budget}", Auto(), budget) for budget in TRIED_HVPS]
         contestants.append(("published", SQP(), TRIED_HVPS[-1]))
         for name, solver, budget in contestants:
-            result = teleport(objective, x, solver, max_hvps=budget)
+            result = teleport(objective, x, replace(solver_named(solver), max_hvps=budget))
             facts |= {
                 f"{name}_norm": result.gradient_norm,
                 f"{name}_cost": result.cost.gradient_equivalents,
@@ -68,7 +68,7 @@ class OptimalitySpec(RunSpec):
         minimiser = named.optimum().point()
         starts = [x, *_on_the_level(objective, minimiser, level)]
         for number, start in enumerate(starts):
-            result = teleport(objective, start, Auto(), max_hvps=LONG)
+            result = teleport(objective, start, Auto(max_hvps=LONG))
             if result.value <= level:
                 reached.append(result.gradient_norm)
             if number == 0:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -40,6 +40,7 @@ class ScipySolver(Solver):
     """
 
     method: Literal["SLSQP", "trust-constr"] = "SLSQP"
+    _: KW_ONLY
     tol: float = 1e-9
 
     def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from levelport import checks
+from levelport.solvers import solver_named
 from levelport_lab.cli.speech import say, trouble_in_words, usage
 
 if TYPE_CHECKING:
@@ -75,7 +77,11 @@ def teleport_function(
             checks.number("radius", radius, above=0.0, why="it is a distance; leave the option out to have it derived")
     with usage():
         result = teleport(
-            known, x, method, max_hvps=max_hvps, tol=tol, radius=radius, level_set=level_set, callback=trails
+            known,
+            x,
+            replace(solver_named(method), max_hvps=max_hvps, tol=tol, radius=radius),
+            level_set=level_set,
+            callback=trails,
         )
     if result.status is TeleportStatus.NON_FINITE_START:
         raise typer.BadParameter(f"{result.message}.", param_hint="--start")

@@ -8,7 +8,7 @@ the step after it is a Newton step and lands on the minimiser.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from levelport.objective import Objective, Point
 from levelport.optim import Armijo, At, MinimizeResult, MinimizeRow, Never, minimize
 from levelport.optim.step_rule import Step
-from levelport.solvers import Solver, TeleportResult, teleport
+from levelport.solvers import Solver, TeleportResult, solver_named, teleport
 from levelport_lab.level_sets import Trails, draw_level_sets, draw_path, mark, mark_minimisers, window_with
 from levelport_lab.pictures import BLACK, BLUE, GREEN, ORANGE, RED
 from levelport_lab.problems.functions import TestFunction, function_named
@@ -106,9 +106,7 @@ def experiment(
             x0,
             method,
             schedule=schedule,
-            solver=solver,
-            max_hvps=max_hvps,
-            tol=TOL,
+            solver=replace(solver_named(solver), max_hvps=max_hvps, tol=TOL),
             max_iterations=iterations,
             callback=visit,
         )
@@ -120,7 +118,7 @@ def experiment(
         travel(f"Newton, step {newton_step:g}", ExactNewton(newton_step), Never(), newton_iterations),
     )
     trails = Trails()  # of the same teleport once more, this time with its iterates
-    result = teleport(function, x0, solver, max_hvps=max_hvps, tol=TOL, callback=trails)
+    result = teleport(function, x0, replace(solver_named(solver), max_hvps=max_hvps, tol=TOL), callback=trails)
     return PlaneExperiment(function, start, journeys, trails, result)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -54,7 +54,11 @@ class OneTeleport(RunSpec):
         named = problem(self.problem, reg=self.reg, seed=self.seed, dtype=torch.float32)
         plan = TeleportPlan(self.solver, (0,), limit=self.limit, rho=self.rho)
         objective = NetworkObjective(named)
-        result = teleport(objective, named.initial_point(), plan.teleporter(), max_hvps=self.limit + 1, tol=1e-3)
+        result = teleport(
+            objective,
+            named.initial_point(),
+            replace(plan.teleporter(), max_hvps=self.limit + 1, tol=1e-3),
+        )
         rows = result.trace
         curves = {
             "gradient_norm": [row.gradient_norm for row in rows],

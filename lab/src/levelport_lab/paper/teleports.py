@@ -57,7 +57,7 @@ class TeleportPlan:
     def apply(self, objective: Objective, x: Tensor) -> TeleportResult:
         """Teleport ``x``."""
         # The published solver counts iterations, one HVP each; the certificate of the result takes one more.
-        return teleport(objective, x, self.teleporter(), max_hvps=self.limit + (self.solver != "ours"))
+        return teleport(objective, x, replace(self.teleporter(), max_hvps=self.limit + (self.solver != "ours")))
 
 
 def every(period: int, start: int, stop: int) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from torch import Tensor
 from levelport import checks
 from levelport.objective import Point
 from levelport.optim import Armijo, At, Every, MinimizeRow, MinimizeStatus, Never, Schedule, minimize
-from levelport.solvers import TeleportResult, TeleportStatus, teleport
+from levelport.solvers import Auto, TeleportResult, TeleportStatus, teleport
 from levelport_lab.level_sets import Trails, Window, heights, on_grid, window_with
 from levelport_lab.play.expression import read
 from levelport_lab.problems.functions import FUNCTIONS, function_named
@@ -164,7 +164,7 @@ def scene(state: State) -> Scene:
     x0 = torch.tensor(state.start, dtype=torch.float64)
     trails = Trails()
     result = teleport(
-        land.function, x0, max_hvps=state.max_hvps, radius=state.radius, max_seconds=_SECONDS, callback=trails
+        land.function, x0, Auto(max_hvps=state.max_hvps, radius=state.radius, max_seconds=_SECONDS), callback=trails
     )
     if result.status is TeleportStatus.NON_FINITE_START:
         raise ValueError(
@@ -202,9 +202,10 @@ def _descend(land: Landscape, x0: Tensor, state: State, schedule: Schedule, labe
         if row.cost <= MAX_COST:
             rows.append((row, point.x.tolist()))
 
+    solver = Auto(max_hvps=state.max_hvps, radius=state.radius)
     result = minimize(
-        land.function, x0, Armijo(), schedule=schedule, solver="auto", max_hvps=state.max_hvps, radius=state.radius,
-        max_cost=MAX_COST, max_seconds=_SECONDS, callback=visit,
+        land.function, x0, Armijo(), schedule=schedule, solver=solver, max_cost=MAX_COST, max_seconds=_SECONDS,
+        callback=visit,
     )  # fmt: skip
     legs: list[list[list[float]]] = []
     leaps = []

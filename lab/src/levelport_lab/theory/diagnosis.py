@@ -16,6 +16,7 @@ from levelport.objective import Cost, Objective, Point
 from levelport.objectives.function import as_objective
 from levelport.objectives.module import ModuleObjective
 from levelport.objectives.structure import Variables
+from levelport.solvers import Auto
 from levelport.solvers._teleport import teleport
 from levelport.solvers.result import TeleportResult, TeleportStatus
 from levelport_lab.theory import rates_stable
@@ -178,7 +179,7 @@ def diagnose(
     start = objective.at(flat, curvature=True)
     if not start.finite or start.gradient_norm == 0.0:
         raise ValueError("x must be a point with a finite value and a gradient that does not vanish.")
-    result = teleport(objective, flat, max_hvps=max_hvps)
+    result = teleport(objective, flat, Auto(max_hvps=max_hvps))
     landed = objective.at(result.x, curvature=True)
     inside = _inside(start, landed)
     on_level = result.status is TeleportStatus.CONVERGED and not inside

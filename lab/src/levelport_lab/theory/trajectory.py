@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch import Tensor
 from levelport import checks
 from levelport.numerics.newton import newton_step
 from levelport.objective import Objective, ObjectiveError, Point
+from levelport.solvers import solver_named
 from levelport.solvers._teleport import teleport
 from levelport.solvers.certificate import Certificate
 
@@ -124,7 +125,7 @@ def solver_oracle(objective: Objective, solver: str = "auto", *, max_hvps: int =
     """Teleports by :func:`levelport.teleport`: to a KKT point, not always to the global maximiser."""
 
     def oracle(point: Point) -> Point:
-        x = teleport(objective, point.x, solver, max_hvps=max_hvps, tol=tol).x
+        x = teleport(objective, point.x, replace(solver_named(solver), max_hvps=max_hvps, tol=tol)).x
         return objective.at(x, curvature=True)
 
     return oracle

@@ -14,7 +14,6 @@ from torch import nn
 
 from levelport.optim import Horizon, LossAccount, Teleporter
 from levelport.optim.history import History
-from levelport.optim.loss_account import largest_cost
 from levelport.optim.schedules import Schedule
 
 
@@ -42,7 +41,7 @@ class Run:
             if schedule.due(tick, history):
                 vectors = schedule.limits(history).max_hvps
                 bill = cost(vectors)
-                history.teleported(bill, vectors)
+                history.teleported(bill)
                 value, spent = value * (1.0 - gain(len(self.trials))), spent + bill
                 self.trials.append((tick, vectors, bill))
             value, spent = value * (1.0 - rate), spent + 1.0
@@ -117,17 +116,7 @@ def test_a_move_must_promise_what_plain_steps_buy_for_its_cost(schedule: Schedul
     assert limits.least_decrease == pytest.approx(max(rate, 0.0) * (vectors + 2.5))
 
 
-def test_the_dearest_bill_counts_where_a_solver_does_not_say_what_it_costs() -> None:
-    history = History()
-    history.product_cost = None
-    history.observe(0, 1.0, math.nan, 100.0)
-    assert largest_cost(4, history) == 4 * 20.0 + 5.0
-    history.teleported(160.0, 4)
-    assert largest_cost(4, history) == 4 * 40.0 + 5.0
-    resumed = History()
-    resumed.product_cost = None
-    resumed.load_state_dict(history.state_dict())
-    assert largest_cost(4, resumed) == largest_cost(4, history)
+def test_a_solver_says_what_its_products_cost() -> None:
     weight = [nn.Parameter(torch.ones(1, dtype=torch.float64))]
     said = [Teleporter(torch.optim.SGD(weight, lr=0.1), solver=s).history.product_cost for s in ("krylov", "sqp")]
-    assert said == [1.0, None]
+    assert said == [1.0, 20.0]

@@ -68,7 +68,7 @@ def test_teleported_sgd_is_algorithm_1_of_the_paper() -> None:
         w = w.clone().requires_grad_()
         (gradient,) = torch.autograd.grad(logistic(w), w)
         w = (w - lr * gradient).detach()
-    ours = torch_route(lambda p: torch.optim.SGD(p, lr=lr), Blocks(blocks), 20, solver="sqp", max_hvps=50)
+    ours = torch_route(lambda p: torch.optim.SGD(p, lr=lr), Blocks(blocks), 20, solver=SQP(max_hvps=50))
     assert float((ours - w).abs().max()) < 1e-12
     plain = torch_route(lambda p: torch.optim.SGD(p, lr=lr), Never(), 20)
     assert float((ours - plain).abs().max()) > 1e-3  # and the teleports made a difference
@@ -140,7 +140,7 @@ def test_minimize_and_the_torch_route_agree(rule: Any, make: Any, options: Any, 
     assert ours.teleports <= (0 if isinstance(schedule, Never) else 3)
     assert [row.kind for row in ours.trace].count("first step") == (ours.teleports if included else 0)
     first_step = "included" if included else "optimizer"
-    other = torch_route(make, schedule, 10, first_step, solver="sqp", max_hvps=10, **options)
+    other = torch_route(make, schedule, 10, first_step, solver=SQP(max_hvps=10), **options)
     torch.testing.assert_close(ours.x, other, rtol=1e-12, atol=1e-12)
 
 

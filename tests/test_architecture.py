@@ -14,7 +14,18 @@ import levelport
 
 LIBRARY = Path(levelport.__file__).parent
 REPOSITORY = Path(__file__).resolve().parents[1]
-LAYERS = "checks vectors objective objectives numerics solvers goals symmetries optim integrations".split()
+LAYERS = [
+    "checks",
+    "vectors",
+    "objective",
+    "objectives",
+    "numerics",
+    "solvers",
+    "goals",
+    "symmetries",
+    "optim",
+    "integrations",
+]
 """Packages of the library; each may import those before it. ``symmetries`` and ``optim`` do not import each other."""
 
 

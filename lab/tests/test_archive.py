@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from levelport_lab.cli import app
 from levelport_lab.engine import archive as archive_module
+from levelport_lab.engine import store as store_module
 from levelport_lab.engine.archive import Imported, export_results, import_results
 from levelport_lab.engine.spec import Run
 from levelport_lab.engine.store import Store
@@ -147,6 +148,20 @@ def test_entry_that_is_too_large_is_left_out(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(archive_module, "MOST_BYTES", 40_000)
     came = import_results(Store(tmp_path / "store"), tmp_path / "large.zip")
     assert came == Imported(1, 0, (f"{'a' * 20}.parquet (it would unpack to 50000 bytes, which is too much)",))
+
+
+def test_shard_that_unpacks_to_too_much_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A zip of its own size, with a shard inside that repeats one number; with a checksum or without."""
+    other, spec = Store(tmp_path / "other"), Squares(1)
+    other.put(spec, [Run(final_value=1.0, curves={"zeros": np.zeros(200_000)})], 1.0, {})
+    path = other.path(spec.key)
+    for content in (path.read_bytes(), path.read_bytes().replace(b"sha256", b"sha257")):
+        assert len(content) < 20_000
+        with zipfile.ZipFile(tmp_path / "large.zip", "w") as file:
+            file.writestr(path.name, content)
+        monkeypatch.setattr(store_module, "MOST_BYTES", 40_000)
+        (said,) = import_results(Store(tmp_path / "store"), tmp_path / "large.zip").damaged
+        assert "it would unpack to" in said
 
 
 def test_entry_that_lies_about_its_size_is_left_out(tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from levelport_lab.engine.store import MOST_BYTES, Found, Store
+import pyarrow as pa
+
+from levelport_lab.engine.store import MOST_BYTES, Found, Store, TooLargeError, check_size
 
 _SHARD = re.compile(r"[0-9a-f]{20}\.parquet")
 _UNREADABLE = (
@@ -87,8 +89,16 @@ def import_results(store: Store, archive: Path) -> Imported:
                 content = file.read(entry)
             except _UNREADABLE as error:
                 unreadable.append(f"{entry.filename} ({error})")
-            else:
-                (arrived.shards / entry.filename).write_bytes(content)
+                continue
+            path = arrived.shards / entry.filename
+            path.write_bytes(content)
+            try:
+                check_size(path)
+            except TooLargeError as error:
+                unreadable.append(f"{entry.filename} ({error})")
+                path.unlink()
+            except (OSError, ValueError, pa.ArrowException):
+                pass  # the look below says what is wrong with it
         found = arrived.look()
         there = store.look(found.results)
         known = set(there.done)

@@ -1,8 +1,8 @@
 """Where runs are computed: on this machine, on a Dask cluster, or on a Ray cluster.
 
 ``loky`` starts worker processes here, through joblib; ``dask`` and ``ray`` send the same calls to a cluster. joblib is
-not used for these: it waits forever for a Dask task whose workers died, and hands Ray's results over in batches, which a
-crash would lose.
+not used for these: it waits forever for a Dask task whose workers died, and hands Ray's results over in batches, which
+a crash would lose.
 
 Every worker computes with one BLAS thread, so that as many runs as cores go on at once without fighting each other. No
 exception of a task escapes from its worker, and workers started here leave when the process that started them is gone.

@@ -3,8 +3,8 @@
 * A shard is there in full or not at all (:mod:`levelport_lab.problems.atomic`).
 * Its name is the key of the specification. Two processes that compute the same task write the same name: the second
   rename replaces the first, and nothing is counted twice. Copies under other names are recognised by the key inside.
-* A shard carries a checksum of everything that is read from it: specification, environment and runs. Shards of
-  version 0.1.0 have none; parquet's checksums of pages protect their runs, the key their specification.
+* A shard carries, in its metadata, the SHA-256 of all its other bytes, which is compared before anything else looks at
+  them. Shards of version 0.1.0 have none; parquet's checksums of pages protect their runs, the key their specification.
 * A shard whose content is damaged, or belongs to another name, is moved to ``damaged/`` and reported; its task counts
   as not done. One that the system does not let us read (rights, open files, memory, the disk) may be whole: it stays,
   and the trouble is an error.
@@ -18,6 +18,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -47,12 +48,17 @@ SCHEMA = pa.schema(
 MOST_BYTES = 256 * 2**20
 """The most that a shard may unpack to; the largest of the paper's tasks has less than a hundredth of it."""
 
-_CONTENT = {"key", "spec", "seconds", "environment"}
-"""What a shard says beside its runs; since checksums exist, ``sha256`` as well, and nothing else."""
+_ABOUT = {"key", "spec", "seconds", "environment"}
+"""What a shard says beside its runs; one with a checksum says ``sha256`` as well, and nothing else."""
+_SAID = re.compile(rb'"sha256": "([0-9a-f]{64})"')
 
 
 class StoreError(OSError):
     """Results cannot be written or the store cannot be used; the message says what is safe and what to do."""
+
+
+class TooLargeError(ValueError):
+    """A shard would unpack to more than any task has."""
 
 
 @dataclass(frozen=True)
@@ -136,17 +142,18 @@ class Store:
     def put(self, spec: RunSpec, runs: Iterable[Run], seconds: float, environment: dict[str, str]) -> None:
         """Write the runs of one task, all or nothing."""
         rows = [_row(run) for run in runs]
-        content = {
+        about = {
             "key": spec.key,
             "spec": json.loads(spec.canonical_json()),
             "seconds": seconds,
             "environment": environment,
+            "sha256": "0" * 64,
         }
-        content["sha256"] = _checksum(content, rows)
-        table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata({"levelport": json.dumps(content)}))
+        table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata({"levelport": json.dumps(about)}))
         try:
             with replacing(self.path(spec.key)) as temporary:
                 pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+                _sign(temporary)
         except OSError as error:
             raise StoreError(
                 f"a result could not be written to {self.shards} ({error.strerror or error}). Everything written "
@@ -172,11 +179,11 @@ class Store:
 
     def _read(self, path: Path, found: Found) -> TaskResult | None:
         try:
-            content, rows = _unpacked(path)
-            if len(path.stem) == 20 and " " not in path.stem and content["key"] != path.stem:
-                raise ValueError(f"its content belongs to the task {content['key']}")
+            about, rows = _unpacked(path)
+            if len(path.stem) == 20 and " " not in path.stem and about["key"] != path.stem:
+                raise ValueError(f"its content belongs to the task {about['key']}")
             runs = tuple(_run(row) for row in rows)
-            return TaskResult(content["key"], content["spec"], runs, content["seconds"], content["environment"])
+            return TaskResult(about["key"], about["spec"], runs, about["seconds"], about["environment"])
         except FileNotFoundError:
             return None  # another process has just set it aside
         except MemoryError as error:
@@ -198,48 +205,64 @@ class Store:
 
 def _unpacked(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return what a shard says and its rows; raise ValueError if it is too large or not what was written."""
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
-        columns = [group.column(index) for group in groups for index in range(group.num_columns)]
-        # Repeated values are stored once, so that their number says more than the size of the pages.
-        size = sum(max(column.total_uncompressed_size, 8 * column.num_values) for column in columns)
-        if size > MOST_BYTES:
-            raise ValueError(f"it would unpack to {size} bytes; no task has more than {MOST_BYTES}")
-        table = file.read()
-    content = json.loads(table.schema.metadata[b"levelport"])
-    if set(content) - {"sha256"} != _CONTENT:
+    content = path.read_bytes()
+    place = _place(content)
+    if place is not None:
+        if content[slice(*place)].decode() != _checksum(content, place):
+            raise ValueError("its checksum is wrong")
+        check_size(path)
+    table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
+    about = json.loads(table.schema.metadata[b"levelport"])
+    if set(about) - ({"sha256"} if place is not None else set()) != _ABOUT:
         raise ValueError("its metadata are damaged")
+    if key_of(canonical_text(about["spec"])) != about["key"]:
+        raise ValueError("its specification does not belong to its key")
     if not table.num_rows:
         raise ValueError("it holds no run")
-    rows = table.to_pylist()
-    if "sha256" in content and content.pop("sha256") != _checksum(content, rows):
-        raise ValueError("its checksum is wrong")
-    if key_of(canonical_text(content["spec"])) != content["key"]:
-        raise ValueError("its specification does not belong to its key")
-    return content, rows
+    return about, table.to_pylist()
 
 
-def _checksum(content: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    """SHA-256 of the specification, the environment and every number of the runs, independent of parquet's layout."""
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
-    for row in rows:
-        curves = row["curves"]
-        plain = {**row, "curves": [name for name, _ in curves]}
-        digest.update(json.dumps(plain, sort_keys=True).encode())
-        for _, curve in curves:
-            values = np.asarray(curve, dtype="<f8")
-            digest.update(len(values).to_bytes(8, "little") + values.tobytes())
-    return digest.hexdigest()
+def check_size(path: Path) -> None:
+    """Raise :class:`TooLargeError` if a shard would unpack to more than :data:`MOST_BYTES`; only its footer is read.
+
+    pyarrow aborts the process on some damaged footers: for files whose bytes have been checked.
+    """
+    with pq.ParquetFile(path) as file:
+        groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
+        columns = [group.column(index) for group in groups for index in range(group.num_columns)]
+        # Repeated values may be stored once, so that their number says more than the size of the pages.
+        size = sum(max(column.total_uncompressed_size, 8 * column.num_values) for column in columns)
+    if size > MOST_BYTES:
+        raise TooLargeError(f"it would unpack to {size} bytes; no task has more than {MOST_BYTES}")
+
+
+def _sign(path: Path) -> None:
+    """Put the checksum of the file in place of the zeros in its metadata."""
+    content = path.read_bytes()
+    place = _place(content)
+    assert place is not None
+    path.write_bytes(content[: place[0]] + _checksum(content, place).encode() + content[place[1] :])
+
+
+def _place(content: bytes) -> tuple[int, int] | None:
+    """Return where in a shard the checksum begins and ends; metadata come last. None in shards without one."""
+    places = [match.span(1) for match in _SAID.finditer(content)]
+    return places[-1] if places else None
+
+
+def _checksum(content: bytes, place: tuple[int, int]) -> str:
+    """Return the SHA-256 of a file's bytes without those where the checksum itself stands."""
+    return hashlib.sha256(content[: place[0]] + content[place[1] :]).hexdigest()
 
 
 def _row(run: Run) -> dict[str, Any]:
     return {
-        "setting": float(run.setting),
+        "setting": run.setting,
         "status": run.status.value,
         "message": run.message,
-        "final_value": float(run.final_value),
-        "chosen": bool(run.chosen),
-        "facts": sorted((name, float(value)) for name, value in run.facts.items()),
+        "final_value": run.final_value,
+        "chosen": run.chosen,
+        "facts": sorted(run.facts.items()),
         "curves": [(name, np.asarray(run.curves[name], dtype=np.float64)) for name in sorted(run.curves)],
     }
 

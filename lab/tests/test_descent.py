@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
+from levelport.objective import Objective, Point
 from levelport.optim import Armijo, At, FixedStep, Momentum, Never, Normalized, Polyak, minimize
 from levelport.optim.step_rule import StepRule
 from levelport.solvers import solver_named
@@ -17,7 +19,7 @@ from levelport_lab.paper.member_points import row_norms
 from levelport_lab.paper.methods import Method
 from levelport_lab.paper.network import NetworkObjective
 from levelport_lab.paper.teleports import TeleportPlan
-from levelport_lab.paper.training import Batches, Descent, Training
+from levelport_lab.paper.training import Batches, Descent, Training, authors_start
 from levelport_lab.problems import problem
 
 RULES = {
@@ -61,7 +63,7 @@ def one_by_one(name: str, method: Method, setting: float, ticks: int, plan: Tele
     )
 
 
-@pytest.mark.parametrize("solver", [None, "text", "released", "ours"])
+@pytest.mark.parametrize("solver", [None, "text", "text-restart", "released", "ours"])
 @pytest.mark.parametrize("method", list(Method))
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_batched_equals_one_by_one(name: str, method: Method, solver: str | None) -> None:
@@ -82,7 +84,11 @@ def test_batched_equals_one_by_one(name: str, method: Method, solver: str | None
         # Our solver branches on comparisons that the last bit of a batched product may turn.
         slack = 0.1 if solver == "ours" else 0.0
         costs = expected.curves["gradient_equivalents"]
-        if solver in ("text", "released"):  # a teleport by the library has a certificate, for one product
+        if solver in (
+            "text",
+            "text-restart",
+            "released",
+        ):  # a teleport by the library has a certificate, for one product
             costs = costs - 2.0 * np.array([0, 0, 1, 1, 1, 2, 2, 2, 2])
         np.testing.assert_allclose(run.curves["gradient_equivalents"], costs, rtol=slack)
         assert run.final_value == run.curves["value"][-1]
@@ -133,6 +139,57 @@ def test_mini_batches_equal_separate_steps_on_their_rows(name: str) -> None:
         assert run.final_value == pytest.approx(named.objective().at(x).value, rel=1e-10)
         # Two epochs are two full gradients, whatever the size of the last batch.
         assert run.curves["gradient_equivalents"][-1] == pytest.approx(2.0)
+
+
+def test_released_start_is_the_one_of_manual_seed() -> None:
+    """Bit for bit what ``torch.manual_seed(1234567 + repeat)`` and the constructors give in float32."""
+    torch.manual_seed(1234567 + 2)
+    layers = torch.nn.Linear(3, 6), torch.nn.Linear(6, 1)
+    expected = torch.cat([p.detach().reshape(-1) for layer in layers for p in layer.parameters()])
+    named = problem("mlp-relu-6/titanic", seed=2, dtype=torch.float32)
+    assert torch.equal(authors_start(named), expected)
+    assert torch.equal(authors_start(replace(named, dtype=torch.float64)), expected.double())
+
+
+@pytest.mark.parametrize("name", ["logreg/titanic", "mlp-relu-6-5/titanic"])
+def test_released_search_equals_a_plain_loop(name: str) -> None:
+    """Growing, then shrinking, at most 100 times each; 1e-8 where the cap is hit."""
+    spec = Training(name, 1e-3, Method.ARMIJO, (0.01, 0.5), 40, protocol="released")
+    named = spec.named_problem()
+    objective = named.objective()
+    for run in spec.run():
+        x, step, values = authors_start(named), 1.0, []
+        for _ in range(41):
+            point = objective.at(x)
+            values.append(point.value)
+            ray = partial(armijo_holds, objective, point, run.setting)
+            trials = 0
+            while ray(step) and trials < 100:
+                step, trials = step * 1.25, trials + 1
+            step, trials = step * 0.8, 0
+            while not ray(step) and trials < 100:
+                step, trials = step * 0.8, trials + 1
+            step = 1e-8 if trials == 100 else step
+            x = x - step * point.gradient
+        np.testing.assert_allclose(run.curves["value"], values, rtol=1e-5)
+
+
+def armijo_holds(objective: Objective, point: Point, c: float, step: float) -> bool:
+    decrease = c * step * float(point.gradient @ point.gradient)
+    return objective.at(point.x - step * point.gradient).value <= point.value - decrease
+
+
+def test_released_search_takes_its_last_resort() -> None:
+    """Where no step is good enough it takes 1e-8, and the next search begins there."""
+    rule = Method.ARMIJO.rule(torch.tensor([0.5], dtype=torch.float64), capped=True)
+    W, f, g = torch.ones(1, 1), torch.ones(1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
+    step = rule.step(W.double(), f, g, lambda eta, wanted: torch.full_like(eta, 2.0))
+    assert (1.0 - step.W).item() == pytest.approx(1e-8, rel=1e-6)
+    assert step.values.item() == 101
+    asked: list[float] = []
+    rule.step(W.double(), f + 1.0, g, lambda eta, wanted: (asked.append(eta.item()), f + 1.0 - eta)[1])
+    assert asked[0] == 1e-8
+    assert len(asked) == 101
 
 
 def test_batches_are_a_partition_that_differs_between_epochs_and_seeds() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -14,19 +15,26 @@ from tests.functions import Quadratic, goldstein_price
 from torch import Tensor
 
 from levelport import SQP, LinearObjective, Objective, Point, TeleportStatus, teleport
-from levelport.solvers import TraceRow, solver_named
+from levelport.solvers import TraceRow
 
 Evaluate = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
 
 
 def reference(
-    evaluate: Evaluate, w: np.ndarray, iterations: int, *, relaxation: float = 1.0, level_set: bool = False
+    evaluate: Evaluate,
+    w: np.ndarray,
+    iterations: int,
+    *,
+    relaxation: float = 1.0,
+    level_set: bool = False,
+    restart: bool = False,
 ) -> list[np.ndarray]:
     """Update rule, merit function, penalty and backtracking of the paper with its published constants."""
     positive = (lambda t: t) if level_set else (lambda t: max(t, 0.0))
     size = abs if level_set else positive
     level, x, rho, path = evaluate(w)[0], w, 0.1, []
     for _ in range(iterations):
+        rho = 0.1 if restart else rho
         f, g, H = evaluate(x)
         q, square, excess = H @ g, g @ g, f - level
         projected = q - (g @ q) / square * g
@@ -78,10 +86,11 @@ def problem(name: str) -> tuple[Objective, Evaluate, Tensor]:
     return LinearObjective.logistic(X, y, penalty=1e-3), logistic_reference(X.numpy(), y.numpy(), 1e-3), start
 
 
+@pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("relaxation", [1.0, 0.7])
 @pytest.mark.parametrize("level_set", [False, True])
 @pytest.mark.parametrize("name", ["quadratic", "logistic"])
-def test_iterate_for_iterate(name: str, level_set: bool, relaxation: float) -> None:
+def test_iterate_for_iterate(name: str, level_set: bool, relaxation: float, restart: bool) -> None:
     objective, evaluate, start = problem(name)
     iterates: list[Tensor] = []
 
@@ -89,14 +98,28 @@ def test_iterate_for_iterate(name: str, level_set: bool, relaxation: float) -> N
         iterates.append(point.x)
 
     steps = 8
-    solver = SQP(final="last", max_iterations=steps, relaxation=relaxation)
-    result = teleport(objective, start, replace(solver_named(solver), max_hvps=200), level_set=level_set, callback=keep)
+    search: Literal["restart", "continue"] = "restart" if restart else "continue"
+    solver = SQP(final="last", max_iterations=steps, relaxation=relaxation, search=search)
+    result = teleport(objective, start, replace(solver, max_hvps=200), level_set=level_set, callback=keep)
     assert isinstance(result.x, Tensor)
     ours = [*iterates[1:], result.x]
-    theirs = reference(evaluate, start.numpy(), steps, relaxation=relaxation, level_set=level_set)
+    theirs = reference(evaluate, start.numpy(), steps, relaxation=relaxation, level_set=level_set, restart=restart)
     assert len(ours) == len(theirs) == steps
     for mine, other in zip(ours, theirs, strict=True):
         assert np.linalg.norm(mine.numpy() - other) <= 1e-12 * np.linalg.norm(other)
+
+
+def test_restarted_search_solves_goldstein_price() -> None:
+    """The reading of the text that begins each search at ρ reaches the KKT point of Figure 1; the other stalls."""
+    start = torch.zeros(2, dtype=torch.float64)
+    results = {search: teleport(goldstein_price, start, SQP(final="last", search=search)) for search in SEARCHES}
+    assert results["restart"].status is TeleportStatus.CONVERGED
+    assert results["restart"].gradient_norm == pytest.approx(5807.6, abs=0.1)
+    assert len(results["restart"].trace) == 16
+    assert results["continue"].gradient_norm < 4000.0
+
+
+SEARCHES: tuple[Literal["restart", "continue"], ...] = ("restart", "continue")
 
 
 def test_first_update_by_hand() -> None:

@@ -41,7 +41,7 @@ class Claim:
             holds, measured = check()
         except NotRunError as lacking:
             return cls(statement, None, str(lacking) or NOT_THERE, name, solver)
-        return cls(statement, holds, measured, name, solver)
+        return cls(statement, bool(holds), measured, name, solver)
 
     @property
     def missing(self) -> bool:

@@ -21,16 +21,24 @@ matter            ``SQP()``, as the text has it                  ``SQP.released(
                   directional derivative
 ρ grows           never                                          by the inverse of the factor, where the left side
                                                                  of the test is ≥ 5 times the right side
+a search begins   where the last one ended, or at the first ρ    where the last one ended
+                  again: see ``search`` below
 no ρ will do      the step with ρ = 1e-16 is taken; the next     the last trial is taken; the next search starts
-                  search starts from 2⁵ times the last ρ         from the factor to the power -5 times the last ρ,
-                                                                 or (Figure 1) from the first one
+                  search starts from 2⁵ times the last ρ, or     from the factor to the power -5 times the last ρ,
+                  from the first one                             or (Figure 1) from the first one
 gives up          never                                          where ρ ≤ 1e-16
 returns           the best feasible point                        the last iterate
 ================  =============================================  ===============================================
 
-Why that decides: the proposition's γ is proportional to 1/p and grows without bound as the level is approached, so that
-only ρ of the order √p is accepted and the steps die out. The released γ is smaller by ‖g‖² where gradients are long
-(Figures 1 and 3), and there the solver converges; where gradients are short it is larger, and the solver stalls sooner.
+*Two readings of the text.* The listing of Algorithm 2 is not in the TeX source that is public. The prose says to
+initialise ρ at 0.1 and to backtrack at most 25 times; whether each search begins at ρ again (``search="restart"``) or
+goes on from where the last one ended (``search="continue"``, the default here) it does not say. It matters: on
+Goldstein-Price the first reading reaches a KKT point in 16 iterations, the second stalls.
+
+Why the penalty decides: the proposition's γ is proportional to 1/p and grows without bound as the level is approached,
+so that only ρ of the order √p is accepted and the steps die out. The released γ is smaller by ‖g‖² where gradients are
+long (Figures 1 and 3), and there the solver converges; where gradients are short it is larger, and the solver stalls
+sooner.
 
 Two things of the released code are not copied, because they are slips. On giving up it loses its iterate; here the
 iterate is returned. After a failed search it goes back to x but goes on with the value and the gradient of the last
@@ -96,6 +104,7 @@ class SQP(Solver):
         max_iterations: updates; the HVP budget of the caller applies as well.
         max_backtracks: trials per update.
         smallest_rho: text: ρ of the update taken when all trials were rejected. Released: where the solver gives up.
+        search: "continue" begins a search where the last one ended, "restart" at ``rho`` again.
         first_rho_after_failure: after a failed search start again from the first ρ.
         relaxation: α in (0, 1].
         final: which iterate to return, see the module's text.
@@ -110,6 +119,7 @@ class SQP(Solver):
     max_iterations: int = 50
     max_backtracks: int = 25
     smallest_rho: float = 1e-16
+    search: Literal["continue", "restart"] = "continue"
     first_rho_after_failure: bool = False
     relaxation: float = 1.0
     final: Literal["feasible", "last"] = "feasible"
@@ -117,6 +127,7 @@ class SQP(Solver):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.one_of("mode", self.mode, ("text", "released"))
+        checks.one_of("search", self.search, ("continue", "restart"))
         for name in ("rho", "epsilon", "delta", "gamma_scale", "smallest_rho"):
             checks.number(name, getattr(self, name), above=0.0)
         for name in ("max_iterations", "max_backtracks"):
@@ -180,7 +191,8 @@ class SQP(Solver):
             if problem.meets_target(point, certificate):
                 status = TeleportStatus.TARGET_REACHED
                 break
-            trial, next_rho = self._search(problem, point, certificate, rho)
+            begin = self.rho if self.search == "restart" else rho
+            trial, next_rho = self._search(problem, point, certificate, begin)
             if trial is None:
                 status = TeleportStatus.STALLED
                 break

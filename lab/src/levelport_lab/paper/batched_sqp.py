@@ -76,6 +76,8 @@ class _Together:
                 normals, images, slopes = normals[going], images[going], slopes[going]
                 self._leave(done)
             if len(self.ids):
+                if self.solver.search == "restart":
+                    self.rho[:] = self.solver.rho
                 before, rho, gradients = self.points, self.rho.copy(), self.gradients[self.ids]
                 ascents = images / column(before.sizes, self.W)
                 stops = _Search(self, normals, ascents, slopes).run()

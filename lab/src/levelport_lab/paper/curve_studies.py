@@ -209,6 +209,8 @@ class MnistStudy(CurveStudy):
             settings = (0.1, 0.5) if variant.method is Method.ARMIJO else (1.0, 0.1, 0.01)
         elif released and variant.method is not Method.ARMIJO:
             settings = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+            if self.activation == "softplus" and variant.method is Method.MOMENTUM:
+                settings = settings[1:]  # their plotting script leaves out step size 1, with and without teleports
         plan = None
         if variant.solver is not None:
             limit = 2 if setup.tier == "smoke" else 50
@@ -226,7 +228,7 @@ class MnistStudy(CurveStudy):
             plan=plan,
             seed=seed,
             precision="float32",
-            drop_last=released and self.batch is not None,
+            protocol=setup.protocol,
         )
 
 

@@ -10,7 +10,8 @@ the Armijo condition). With f_j and g_j at w_j, one step of each method is
     armijo       w_j ← w_j - η_j g_j,  η_j the largest found with f(w_j - η g_j) ≤ f_j - s_j η ‖g_j‖²
 
 The Armijo search starts from the last step and grows it by 1.25 while the condition holds, or shrinks it by 0.8 until
-it does. A member that finds no such step (f is minimal up to rounding) stays where it is.
+it does. A member that finds no such step (f is minimal up to rounding) stays where it is. The *capped* search is the
+one of the authors' released code: at most 100 trials each way, and then the step 1e-8, whatever f is there.
 
 :mod:`levelport.optim` has the same methods for one iterate at a time; the tests compare the two.
 """
@@ -53,9 +54,9 @@ class Method(str, Enum):
         """The grid of the paper: Armijo constants or step sizes."""
         return ARMIJO_CONSTANTS if self is Method.ARMIJO else STEP_SIZES
 
-    def rule(self, settings: Tensor) -> BatchedRule:
-        """A fresh step rule for members with these settings."""
-        return _RULES[self](settings)
+    def rule(self, settings: Tensor, *, capped: bool = False) -> BatchedRule:
+        """A fresh step rule for members with these settings; ``capped`` matters to the line search alone."""
+        return _CappedArmijo(settings) if capped and self is Method.ARMIJO else _RULES[self](settings)
 
 
 _LABELS = {
@@ -170,6 +171,49 @@ class _Armijo(BatchedRule):
         self._hopeless = (torch.where(moved, torch.nan, f), torch.where(moved, torch.nan, size))
         self._last = torch.where(moved, accepted, self._last)
         return BatchedStep(W - accepted[:, None] * g, values, moved.long())
+
+
+class _CappedArmijo(BatchedRule):
+    """The search of the released code."""
+
+    searches = True
+    grow = 1.25
+    shrink = 0.8
+    trials = 100
+    last_resort = 1e-8
+
+    def __init__(self, settings: Tensor) -> None:
+        super().__init__(settings)
+        self._last = torch.ones_like(settings)
+        self._failed_at: tuple[Tensor, Tensor] | None = None
+
+    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> BatchedStep:
+        size = g.square().sum(dim=1)
+        eta, accepted = self._last.clone(), torch.zeros_like(self._last)
+        values = torch.zeros(len(W), dtype=torch.int64)
+        active = size > 0
+        if self._failed_at is not None:  # a search that began at 1e-8 and failed here would fail again
+            active &= ~((f == self._failed_at[0]) & (size == self._failed_at[1]))
+        searched = active.clone()
+        shrinking = torch.zeros_like(active)
+        for trial in range(self.trials + 1):
+            if not bool(active.any()):
+                break
+            values.add_(active)
+            holds = ray(eta, active) <= f - self.settings * eta * size
+            if trial == 0:
+                shrinking = active & ~holds
+            # The released loop tests a 100th growth and does not take it.
+            taken = active & holds & (shrinking if trial == self.trials else True)
+            accepted = torch.where(taken, eta, accepted)
+            # Growing ends at the first failure, shrinking at the first success, each after 100 trials at the latest.
+            active = active & (holds ^ shrinking)
+            eta = torch.where(active, eta * torch.where(shrinking, self.shrink, self.grow), eta)
+        failed = accepted == 0.0
+        repeats = failed & (~searched | (self._last == self.last_resort))
+        self._failed_at = (torch.where(repeats, f, torch.nan), torch.where(repeats, size, torch.nan))
+        self._last = torch.where(failed, torch.full_like(accepted, self.last_resort), accepted)
+        return BatchedStep(W - self._last[:, None] * g, values, (~failed).long())
 
 
 _RULES: dict[Method, type[BatchedRule]] = {

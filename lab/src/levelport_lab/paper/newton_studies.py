@@ -4,99 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
 from matplotlib.figure import Figure
 
-from levelport.objective import Point
-from levelport.optim import MinimizeRow, MinimizeStatus, Never, Newton, minimize
 from levelport_lab.choices import SolverName
 from levelport_lab.claims import Claim, NotRunError
-from levelport_lab.engine.spec import Run, RunSpec, RunStatus, choose
-from levelport_lab.paper.batched import batched
+from levelport_lab.engine.spec import Run, RunSpec
 from levelport_lab.paper.methods import STEP_SIZES, Method
+from levelport_lab.paper.newton_runs import NewtonRun
 from levelport_lab.paper.study import Results, Setup, Study
 from levelport_lab.paper.teleports import TeleportPlan, as_scheduled, every, planned_solver
-from levelport_lab.paper.training import CURVES, Precision, Training
+from levelport_lab.paper.training import Precision, Training, best_so_far
 from levelport_lab.pictures import (
     BLACK,
     BLUE,
     GREEN,
+    GREY,
     ORANGE,
     PURPLE,
     RED,
+    SKY,
     WITH_TELEPORTS,
     WITHOUT_TELEPORTS,
     LegendEntry,
     legend_below,
     new_figure,
 )
-from levelport_lab.problems import problem
-
-
-@dataclass(frozen=True)
-class NewtonRun(RunSpec):
-    """Newton-CG with fixed steps (the best is kept), or with a strong-Wolfe search where ``settings`` is empty."""
-
-    kind: ClassVar[str] = "newton-cg"
-    revision: ClassVar[int] = 2
-    problem: str
-    reg: float
-    hvps: int
-    ticks: int
-    settings: tuple[float, ...] = ()
-    seed: int = 0
-    precision: Precision = "float64"
-
-    @property
-    def label(self) -> str:
-        return f"{self.problem} Newton-CG{'' if self.settings else '-LS'}"
-
-    @property
-    def data_sets(self) -> tuple[str, ...]:
-        return (self.problem.partition("/")[2],)
-
-    @property
-    def rough_seconds(self) -> float:
-        named = problem(self.problem)
-        per_hvp = 1e-4 + 4e-10 * named.info.samples * named.dimension
-        return max(1, len(self.settings)) * self.ticks * (self.hvps + 3) * per_hvp
-
-    def run(self) -> list[Run]:
-        return choose([self._one(step) for step in self.settings] if self.settings else [self._one(None)])
-
-    def _one(self, step: float | None) -> Run:
-        named = problem(self.problem, reg=self.reg, seed=self.seed, dtype=getattr(torch, self.precision))
-        rows: list[tuple[float, ...]] = []
-
-        def keep(row: MinimizeRow, point: Point) -> None:
-            loss = row.value - self.reg * float(point.x @ point.x)
-            rows.append((row.value, loss, row.gradient_norm, named.test_accuracy(point.x), row.cost, row.seconds))
-
-        rule = Newton(max_hvps=self.hvps) if step is None else Newton(max_hvps=self.hvps, step=step)
-        result = minimize(
-            batched(named).objective,
-            named.initial_point(),
-            rule,
-            schedule=Never(),
-            gtol=0.0,
-            max_iterations=self.ticks,
-            callback=keep,
-        )
-        diverged = result.status is MinimizeStatus.DIVERGED
-        return Run(
-            setting=math.nan if step is None else step,
-            status=RunStatus.DIVERGED if diverged else RunStatus.OK,
-            message=result.message,
-            final_value=math.inf if diverged else result.value,
-            facts={"iterations": float(result.iterations), "hvps": float(result.cost.hvps)},
-            curves=dict(zip(CURVES, np.array(rows, dtype=np.float64).T, strict=True)),
-        )
 
 
 class Line(NamedTuple):
@@ -112,39 +50,46 @@ HVPS = 25
 
 
 def precision_of(name: str) -> Precision:
-    """Networks are trained in single precision, as in the profiles."""
+    """Of what the text leaves open: networks are trained in single precision, as in the profiles."""
     return "float64" if name.startswith("logreg") else "float32"
 
 
-def _newton(hvps: int, settings: tuple[float, ...], name: str, ticks: int) -> NewtonRun:
-    return NewtonRun(name, 0.0, hvps, ticks, settings=settings, precision=precision_of(name))
-
-
 def lines(setup: Setup) -> list[Line]:
-    """Newton-CG with and without search, then gradient descent with teleports by each solver."""
+    """The authors' Newton-CG and ours, each with fixed steps and with a search, then gradient descent with teleports.
+
+    In the released protocol all but our Newton-CG is in single precision, as they ran it.
+    """
+    released = setup.protocol == "released"
     steps = STEP_SIZES if setup.tier != "smoke" else (1.0, 0.1)
     constants = Method.ARMIJO.settings if setup.tier == "full" else (0.1, 0.5)
     hvps = HVPS if setup.tier != "smoke" else 4
-    colours = {"published": (BLUE, GREEN), "ours": (ORANGE, RED)}
+
+    def newton(name: str, ticks: int, *, settings: tuple[float, ...], theirs: bool) -> NewtonRun:
+        run = NewtonRun(name, 0.0, hvps, ticks, settings=settings, protocol=setup.protocol)
+        if theirs:
+            first = 1e-3 if released and not settings else 1.0
+            return replace(run, precision="float32", code="pytorch-minimize", first_trial=first)
+        return replace(run, precision=precision_of(name))
+
+    def gd(name: str, ticks: int, *, method: Method, solver: SolverName) -> Training:
+        at = as_scheduled(every(1, 0, ticks), setup.protocol)
+        backtracks = 20 if released and solver == "published" else 25
+        plan = TeleportPlan(planned_solver(solver, setup.protocol), at, limit=hvps, backtracks=backtracks)
+        settings = constants if method is Method.ARMIJO else steps
+        precision: Precision = "float32" if released else precision_of(name)
+        return Training(name, 0.0, method, settings, ticks, plan=plan, precision=precision, protocol=setup.protocol)
+
     found = [
-        Line("Newton-CG", BLACK, False, partial(_newton, hvps, steps)),
-        Line("Newton-CG-LS", PURPLE, False, partial(_newton, hvps, ())),
+        Line(f"Newton-CG{search}, {who}", colour, False, partial(newton, settings=settings, theirs=who == "authors'"))
+        for who, colours in (("authors'", (BLACK, PURPLE)), ("ours", (GREY, SKY)))
+        for search, settings, colour in (("", steps, colours[0]), ("-LS", (), colours[1]))
     ]
-    for solver in setup.solvers:
-
-        def gd(name: str, ticks: int, *, method: Method, solver: SolverName = solver) -> Training:
-            at = as_scheduled(every(1, 0, ticks), setup.protocol)
-            backtracks = 20 if setup.protocol == "released" and solver == "published" else 25
-            plan = TeleportPlan(planned_solver(solver, setup.protocol), at, limit=hvps, backtracks=backtracks)
-            settings = constants if method is Method.ARMIJO else steps
-            return Training(name, 0.0, method, settings, ticks, plan=plan, precision=precision_of(name))
-
-        fixed, search = colours[solver]
-        found += [
-            Line(f"GD, {solver}", fixed, True, partial(gd, method=Method.SGD)),
-            Line(f"GD-LS, {solver}", search, True, partial(gd, method=Method.ARMIJO)),
-        ]
-    return found
+    gd_colours = {"published": (BLUE, GREEN), "ours": (ORANGE, RED)}
+    return found + [
+        Line(f"{label}, {solver} teleports", colour, True, partial(gd, method=method, solver=solver))
+        for solver in setup.solvers
+        for label, method, colour in zip(("GD", "GD-LS"), (Method.SGD, Method.ARMIJO), gd_colours[solver], strict=True)
+    ]
 
 
 class NewtonStudy(Study):
@@ -167,6 +112,14 @@ class NewtonStudy(Study):
         network_problems = [(f"{network}/{name}", network_ticks) for name in setup.restricted(sets[1])]
         return (convex_problems if self.convex else []) + (network_problems if self.networks else [])
 
+    def run(self, setup: Setup, results: Results, spec: RunSpec) -> Run | None:
+        """The setting with the lowest last value (text), or with the lowest best loss so far (released)."""
+        task = results.task(spec)
+        if task is None:
+            return None
+        run = task.best if setup.protocol == "text" else min(task.runs, key=best_so_far)
+        return run if len(run.curves.get("value", ())) else None
+
     def specs(self, setup: Setup) -> list[RunSpec]:
         return [line.spec(name, ticks) for name, ticks in self.problems(setup) for line in lines(setup)]
 
@@ -181,8 +134,8 @@ class NewtonStudy(Study):
             figure, panels = new_figure(len(problems), len(self.quantities), width=2.7, height=2.0)
         for row, (name, ticks) in zip(panels, problems, strict=False):
             for line in lines(setup):
-                run = results.best(line.spec(name, ticks))
-                if run is None or not len(run.curves.get("value", ())):
+                run = self.run(setup, results, line.spec(name, ticks))
+                if run is None:
                     continue
                 for panel, quantity in zip(row, self.quantities, strict=True):
                     style = WITH_TELEPORTS if line.solid else WITHOUT_TELEPORTS
@@ -206,8 +159,8 @@ class NewtonStudy(Study):
         rows = []
         for name, ticks in self.problems(setup):
             for line in lines(setup):
-                run = results.best(line.spec(name, ticks))
-                if run is None or not len(run.curves.get("value", ())):
+                run = self.run(setup, results, line.spec(name, ticks))
+                if run is None:
                     continue
                 rows.append(
                     {
@@ -217,10 +170,12 @@ class NewtonStudy(Study):
                         "status": run.status.value,
                         "start": run.curves["value"][0],
                         "best": run.curves["value"].min(),
+                        "best_after_10": run.curves["value"][:11].min(),
                         "final": run.final_value,
                         "gradient_norm": run.curves["gradient_norm"][-1],
                         "test_accuracy": run.curves["test_accuracy"][-1],
                         "gradient_equivalents": run.curves["gradient_equivalents"][-1],
+                        "idle_steps": run.facts.get("idle_steps", math.nan),
                     }
                 )
         return pd.DataFrame(rows)
@@ -237,30 +192,45 @@ class NewtonComparison(NewtonStudy):
 
     def claims(self, setup: Setup, results: Results) -> list[Claim]:
         table = self.table(setup, results)
-        convex = [name for name in self._names(setup, "logreg") if name.split("/")[1] in ("hill-valley", "chess-krvkp")]
-        networks = self._names(setup, "mlp")
-        stalls = "On Hill Valley and Chess, Newton-CG stalls and GD with teleports goes below it."
-        below = "On networks, GD with teleports goes below Newton-CG."
+        convex, networks = self._names(setup, "logreg"), self._names(setup, "mlp")
+        stalling = [name for name in convex if name.split("/")[1] in ("hill-valley", "chess-krvkp")]
 
-        def ahead(names: list[str], solver: SolverName) -> tuple[bool, str]:
-            results.require(self._needed(setup, names, "Newton", solver))
-            return overtakes(table, names, solver)
+        def ahead(names: list[str], solver: SolverName, whose: str) -> tuple[bool, str]:
+            results.require(self._needed(setup, names, f", {whose}", f"{solver} teleports"))
+            return overtakes(table, names, solver, whose)
 
         def fails() -> tuple[bool, str]:
-            results.require(self._needed(setup, networks, "Newton"))
+            results.require(self._needed(setup, networks, ", authors'"))
             return newton_fails(table, networks)
 
-        claims = []
-        for solver in setup.solvers:
-            claims += [
-                Claim.checked(f"newton-stalls-{solver}", stalls, partial(ahead, convex, solver), solver),
-                Claim.checked(f"below-newton-on-networks-{solver}", below, partial(ahead, networks, solver), solver),
-            ]
-        return [*claims, Claim.checked("newton-fails-on-networks", "On networks, Newton-CG fails.", fails)]
+        def early(solver: SolverName) -> tuple[bool, str]:
+            results.require(self._needed(setup, convex, ", authors'", f"{solver} teleports"))
+            return faster_at_first(table, convex, solver)
+
+        claims = [
+            Claim.checked(
+                f"{key}-{whose.rstrip(chr(39))}-{solver}",
+                f"{where}, GD with teleports goes below Newton-CG ({whose}).",
+                partial(ahead, names, solver, whose),
+                solver,
+            )
+            for solver in setup.solvers
+            for whose in ("authors'", "ours")
+            for key, where, names in (
+                ("newton-stalls", "On Hill Valley and Chess", stalling),
+                ("below-newton-on-networks", "On networks", networks),
+            )
+        ]
+        first = "Newton-CG (authors') is faster at first on two of three convex problems (lower after 10 steps)."
+        claims += [
+            Claim.checked(f"newton-first-{solver}", first, partial(early, solver), solver) for solver in setup.solvers
+        ]
+        gone = "On networks, Newton-CG (authors') fails (stays above a tenth of its first loss)."
+        return [*claims, Claim.checked("newton-fails-on-networks", gone, fails)]
 
     def _needed(self, setup: Setup, names: list[str], *kinds: str) -> list[RunSpec]:
         """The runs of these kinds on the problems called ``names``."""
-        wanted = [line for line in lines(setup) if any(kind in line.label for kind in kinds)]
+        wanted = [line for line in lines(setup) if any(line.label.endswith(kind) for kind in kinds)]
         return [line.spec(name, ticks) for name, ticks in self.problems(setup) if name in names for line in wanted]
 
     def _names(self, setup: Setup, model: str) -> list[str]:
@@ -268,28 +238,39 @@ class NewtonComparison(NewtonStudy):
 
 
 def newton_fails(table: pd.DataFrame, networks: list[str]) -> tuple[bool, str]:
-    """Neither variant of Newton-CG brings the loss below a tenth of where it started, on any network."""
+    """Neither variant of the authors' Newton-CG brings the loss below a tenth of where it started, on any network."""
     if not networks:
         raise NotRunError
-    rows = pd.concat([_both(table, name, "Newton") for name in networks])
+    rows = pd.concat([_both(table, name, ", authors'") for name in networks])
     words = [f"{row.problem} {row.method}: {row.start:.3g} to {row.best:.3g}" for row in rows.itertuples()]
     return bool((rows["best"] > 0.1 * rows["start"]).all()), "; ".join(words)
 
 
-def overtakes(table: pd.DataFrame, problems: list[str], solver: SolverName) -> tuple[bool, str]:
+def overtakes(table: pd.DataFrame, problems: list[str], solver: SolverName, whose: str) -> tuple[bool, str]:
     """The better GD with teleports ends below the better Newton-CG, by 1 %, on every one of the problems."""
     if not problems:
         raise NotRunError
-    bests = {name: [_both(table, name, kind)["best"].min() for kind in ("Newton", solver)] for name in problems}
+    kinds = (f", {whose}", f"{solver} teleports")
+    bests = {name: [_both(table, name, kind)["best"].min() for kind in kinds] for name in problems}
     words = [f"{name}: Newton-CG {newton:.3g}, GD {gd:.3g}" for name, (newton, gd) in bests.items()]
     return all(gd < 0.99 * newton for newton, gd in bests.values()), "; ".join(words)
 
 
+def faster_at_first(table: pd.DataFrame, problems: list[str], solver: SolverName) -> tuple[bool, str]:
+    """After ten steps the better Newton-CG of the authors is below the better GD, on two of the three problems."""
+    if not problems:
+        raise NotRunError
+    kinds = (", authors'", f"{solver} teleports")
+    early = {name: [_both(table, name, kind)["best_after_10"].min() for kind in kinds] for name in problems}
+    words = [f"{name}: Newton-CG {newton:.3g}, GD {gd:.3g}" for name, (newton, gd) in early.items()]
+    return sum(newton < gd for newton, gd in early.values()) == 2, "; ".join(words)
+
+
 def _both(table: pd.DataFrame, problem: str, kind: str) -> pd.DataFrame:
-    """The two rows, with and without line search, of Newton-CG or of GD with a solver's teleports."""
+    """The two rows, with and without line search, of a Newton-CG or of GD with a solver's teleports."""
     if table.empty:
         raise NotRunError
-    rows = table[(table["problem"] == problem) & table["method"].str.contains(kind, regex=False)]
+    rows = table[(table["problem"] == problem) & table["method"].str.endswith(kind)]
     if len(rows) < 2:
         raise NotRunError
     return rows

@@ -1,8 +1,8 @@
 """Teleporting once, at the start, on two functions of the plane: Figure 1 of the paper.
 
-Gradient descent with an Armijo line search from step size 1, the same after a teleport, and Newton's method with a
-fixed step size, from one start. The teleport aligns the gradient with an eigenvector of the Hessian, so on a quadratic
-the step after it is a Newton step and lands on the minimiser.
+Gradient descent with an Armijo line search from step size 1 (c = ½, factor 0.8), the same after a teleport, and
+Newton's method with a fixed step size, from one start. The teleport aligns the gradient with an eigenvector of the
+Hessian, so on a quadratic the step after it is a Newton step and lands on the minimiser.
 """
 
 from __future__ import annotations
@@ -90,8 +90,13 @@ def experiment(
     iterations: int = 50,
     newton_step: float = 0.8,
     newton_iterations: int = 50,
+    use_curvature: bool = True,
 ) -> PlaneExperiment:
-    """Run the three methods on the test function ``name``."""
+    """Run the three methods on the test function ``name``.
+
+    With ``use_curvature`` the step after the teleport is the library's, of length 1/λ; without it the search decides
+    that step as any other, as in the paper.
+    """
     function = function_named(name)
     x0 = torch.tensor(start, dtype=torch.float64)
 
@@ -107,14 +112,15 @@ def experiment(
             method,
             schedule=schedule,
             solver=replace(solver_named(solver), max_hvps=max_hvps, tol=TOL),
+            first_step=None if use_curvature else "method",
             max_iterations=iterations,
             callback=visit,
         )
         return Journey(label, path, result)
 
     journeys = (
-        travel("GD", Armijo(), Never()),
-        travel("GD, teleported", Armijo(), At(0)),
+        travel("GD", Armijo(use_curvature=use_curvature), Never()),
+        travel("GD, teleported", Armijo(use_curvature=use_curvature), At(0)),
         travel(f"Newton, step {newton_step:g}", ExactNewton(newton_step), Never(), newton_iterations),
     )
     trails = Trails()  # of the same teleport once more, this time with its iterates

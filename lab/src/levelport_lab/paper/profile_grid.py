@@ -60,7 +60,7 @@ class Half:
         precision: of the arithmetic; networks are trained in single precision, as PyTorch does by default.
         settings: a smaller grid of step sizes than the paper's; empty for the paper's.
         timed: which settings are run alone, for their time.
-        protocol: decides the mode of the published solver, and whether the last mini-batch is dropped.
+        protocol: decides the mode of the published solver, and see :class:`Training`.
         plain_ticks: how long methods without teleports run, where that differs.
         admissible: see :class:`Training`.
     """
@@ -102,7 +102,7 @@ class Half:
             plan=plan,
             timed=self.timed,
             precision=self.precision,
-            drop_last=self.batch is not None and self.protocol == "released",
+            protocol=self.protocol,
             admissible=self.admissible if plan is not None or self.timed != "no" else None,
         )
 
@@ -198,13 +198,16 @@ def scored(
     limits: tuple[int, ...] = (50,),
     *,
     ceiling: bool = True,
+    own_start: bool = False,
     axis: Axis = Axis.ITERATIONS,
 ) -> Iterator[Scored]:
     """Every variant on the problems for which all variants are there: others would make the shares unequal.
 
-    ``ceiling=False`` leaves out the released rule's extra condition; ``axis`` is what its choice of a setting goes by.
+    ``ceiling=False`` leaves out the released rule's extra condition; ``own_start`` is its f(w_0) in Figures 9 and 10
+    (see :class:`Scoring`); ``axis`` is what its choice of a setting goes by.
     """
     scoring = TEXT if setup.protocol == "text" else RELEASED if ceiling else replace(RELEASED, ceiling=np.inf)
+    scoring = replace(scoring, own_start=own_start)
     chosen = variants(setup.solvers, limits)
     for problem, reg in half.problems():
         tasks = [results.task(half.spec(problem, reg, variant)) for variant in chosen]

@@ -1,9 +1,11 @@
-"""Figures 4 and 7 to 12: performance profiles, and success against the strength of regularisation."""
+"""Figures 4 and 8 to 10: performance profiles over iterations."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -31,8 +33,29 @@ from levelport_lab.paper.study import METHOD_COLOURS, Results, Setup, Study, met
 from levelport_lab.paper.teleports import SOLVER_TITLES
 from levelport_lab.pictures import GREY, WITH_TELEPORTS, WITHOUT_TELEPORTS, legend_below, new_figure
 
-Shares = dict[Method, tuple[float, float]]
-"""By method: share of problems solved without and with teleports."""
+Pairs = dict[Method, tuple[float, float]]
+"""By method, without and with teleports: share of problems solved in the end, or what half of them took."""
+
+NEARLY_ALL = 0.95
+"""The share that counts as "nearly every problem"."""
+
+
+FirstLoss = Literal["own", "shared"]
+_FIRST_LOSS = {"own": " (first loss: the run's own)", "shared": " (first loss: before the teleport)"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a claim is checked on: a half, a solver's teleports, and what f(w_0) is."""
+
+    half: HalfName
+    solver: SolverName
+    setup: Setup
+    results: Results
+    first_loss: FirstLoss = "shared"
+
+
+Check = Callable[[Case], tuple[bool, str]]
 
 
 class ProfileStudy(Study):
@@ -68,15 +91,32 @@ class ProfileStudy(Study):
                 specs += references(half, setup, problem, reg)
         return specs
 
-    def scores(self, name: HalfName, setup: Setup, results: Results) -> list[Scored]:
-        """All scored runs of a half."""
+    def first_losses(self, setup: Setup) -> tuple[FirstLoss, ...]:
+        """What f(w_0) is: the released scripts take the first record of the run itself, after an initial teleport.
+
+        Where that differs from the text's reading, both are scored, theirs first.
+        """
+        return ("own", "shared") if self.initial and setup.protocol == "released" else ("shared",)
+
+    def scores(
+        self, name: HalfName, setup: Setup, results: Results, first_loss: FirstLoss | None = None
+    ) -> list[Scored]:
+        """All scored runs of a half, by the protocol's own rule or with another f(w_0)."""
         if setup.halves and name not in setup.halves:
             return []
         half, limits = self.half(name, setup), self.limits(setup)
-        return list(scored(half, setup, results, limits, ceiling=self.ceiling, axis=self.chosen_by))
+        own = (first_loss or self.first_losses(setup)[0]) == "own"
+        return list(scored(half, setup, results, limits, ceiling=self.ceiling, own_start=own, axis=self.chosen_by))
 
     def pictures(self, setup: Setup, results: Results) -> dict[str, Figure]:
-        scores = {name: self.scores(name, setup, results) for name in HALF_NAMES}
+        pictures: dict[str, Figure] = {}
+        for number, first_loss in enumerate(self.first_losses(setup)):
+            for stem, figure in self._pictures(setup, results, first_loss).items():
+                pictures[f"{stem}-{first_loss}-first-loss" if number else stem] = figure
+        return pictures
+
+    def _pictures(self, setup: Setup, results: Results, first_loss: FirstLoss) -> dict[str, Figure]:
+        scores = {name: self.scores(name, setup, results, first_loss) for name in HALF_NAMES}
         shown = [name for name in HALF_NAMES if scores[name]]
         if not shown:
             return {}
@@ -95,6 +135,7 @@ class ProfileStudy(Study):
         rows = [
             {
                 "half": name,
+                "first_loss": first_loss,
                 "problem": score.problem,
                 "reg": score.reg,
                 "method": score.variant.method.value,
@@ -109,7 +150,8 @@ class ProfileStudy(Study):
                 **{f"{axis.value}_to_solve": score.spent(axis) for axis in Axis},
             }
             for name in HALF_NAMES
-            for score in self.scores(name, setup, results)
+            for first_loss in self.first_losses(setup)
+            for score in self.scores(name, setup, results, first_loss)
         ]
         return pd.DataFrame(rows)
 
@@ -118,7 +160,7 @@ class ProfileStudy(Study):
         if table.empty:
             return table
         costs = [f"{axis.value}_to_solve" for axis in Axis]
-        grouped = table.groupby(["half", "method", "teleports", "limit"], sort=False)
+        grouped = table.groupby(["half", "first_loss", "method", "teleports", "limit"], sort=False)
         rows = grouped[costs].median()
         rows.insert(0, "solved", grouped["iterations_to_solve"].apply(lambda costs: np.isfinite(costs).mean()))
         rows.insert(0, "problems", grouped.size())
@@ -128,46 +170,69 @@ class ProfileStudy(Study):
     def claims(self, setup: Setup, results: Results) -> list[Claim]:
         return [
             Claim.checked(
-                f"{self.name}-{half}-{solver}",
-                self.statement.format(half=half),
-                partial(self.check, half, solver, setup, results),
+                f"{name}-{half}-{solver}{'' if first_loss == self.first_losses(setup)[0] else '-shared'}",
+                statement.format(half=half) + _FIRST_LOSS[first_loss] * (len(self.first_losses(setup)) > 1),
+                partial(check, Case(half, solver, setup, results, first_loss)),
                 solver,
             )
             for half in setup.halves or HALF_NAMES
             for solver in setup.solvers
+            for first_loss in self.first_losses(setup)
+            for name, statement, check in self.statements(half)
         ]
 
-    def check(self, half: HalfName, solver: SolverName, setup: Setup, results: Results) -> tuple[bool, str]:
-        """Shares of problems solved in the end, method by method, with the largest limit on the solver."""
-        scores, limit = self.needed_scores(half, setup, results), max(self.limits(setup))
-        shares = {
-            method: (
-                _profile(scores, Variant(method), Axis.ITERATIONS).solved,
-                _profile(scores, Variant(method, solver, limit), Axis.ITERATIONS).solved,
-            )
-            for method in Method
-        }
-        words = [f"{method.label} {before:.0%} → {after:.0%}" for method, (before, after) in shares.items()]
-        return self.bears_out(shares), ", ".join(words)
+    def statements(self, half: HalfName) -> list[tuple[str, str, Check]]:
+        """What the paper says of a half: a name, its words, and a check."""
+        return [(self.name, self.statement, self.check)]
 
-    def bears_out(self, shares: Shares) -> bool:
+    def check(self, case: Case) -> tuple[bool, str]:
+        """Shares of problems solved in the end, method by method, with the largest limit on the solver."""
+        pairs = self.pairs(case, lambda profile: profile.solved)
+        words = [f"{method.label} {before:.0%} → {after:.0%}" for method, (before, after) in pairs.items()]
+        return self.bears_out(pairs), ", ".join(words)
+
+    def check_half(self, case: Case) -> tuple[bool, str]:
+        """Iterations until half of the problems are solved, method by method."""
+        pairs = self.pairs(case, lambda profile: profile.half)
+        words = [f"{method.label} {before:g} → {after:g}" for method, (before, after) in pairs.items()]
+        return all(after <= before for before, after in pairs.values()), ", ".join(words)
+
+    def pairs(self, case: Case, number: Callable[[Profile], float]) -> Pairs:
+        """A number of the profiles without and with teleports, the latter with the largest limit on the solver."""
+        scores, limit = self.needed_scores(case), max(self.limits(case.setup))
+
+        def of(variant: Variant) -> float:
+            return number(profile_of(scores, variant, Axis.ITERATIONS))
+
+        return {method: (of(Variant(method)), of(Variant(method, case.solver, limit))) for method in Method}
+
+    def bears_out(self, shares: Pairs) -> bool:
         """Whether the shares say what ``statement`` says."""
         return all(after >= before for before, after in shares.values())
 
-    def needed_scores(self, half: HalfName, setup: Setup, results: Results) -> list[Scored]:
+    def needed_scores(self, case: Case) -> list[Scored]:
         """All scored runs of a half that a claim cannot do without.
 
         Every task has to be there: :func:`scored` passes over a problem that lacks one, and shares of the problems that
         are left say nothing about the others.
         """
-        results.require(self.specs_of(half, setup))
-        scores = self.scores(half, setup, results)
+        case.results.require(self.specs_of(case.half, case.setup))
+        scores = self.scores(case.half, case.setup, case.results, case.first_loss)
         if not scores:
             raise NotRunError
         return scores
 
 
-class NetworkProfile(ProfileStudy):
+class IterationProfile(ProfileStudy):
+    """Figures 4 and 8: the claim is about iterations, judged where half of the problems are solved."""
+
+    faster: ClassVar[str] = "With teleports no {half} method takes more iterations to solve half of the problems."
+
+    def statements(self, half: HalfName) -> list[tuple[str, str, Check]]:
+        return [(f"{self.name}-half", self.faster, self.check_half), *super().statements(half)]
+
+
+class NetworkProfile(IterationProfile):
     """Figure 4."""
 
     name = "fig4"
@@ -176,90 +241,33 @@ class NetworkProfile(ProfileStudy):
     statement = "Every {half} method solves at least as many problems with teleports as without (networks)."
 
 
-class Regularisation(NetworkProfile):
-    """Figure 7: the runs of Figure 4, seen by penalty."""
-
-    name = "fig7"
-    title = "Success against the strength of regularisation, ReLU networks"
-    statement = "All {half} methods solve more network problems when the regularisation is large."
-    ceiling = False
-
-    def by_reg(self, name: HalfName, setup: Setup, results: Results) -> dict[Variant, dict[float, float]]:
-        """Share of data sets solved, per variant and penalty."""
-        scores = self.scores(name, setup, results)
-        shares: dict[Variant, dict[float, float]] = {}
-        for variant in dict.fromkeys(score.variant for score in scores):
-            for reg in sorted({score.reg for score in scores}):
-                costs = [s.spent(Axis.ITERATIONS) for s in scores if s.variant == variant and s.reg == reg]
-                shares.setdefault(variant, {})[reg] = float(np.mean(np.isfinite(costs)))
-        return shares
-
-    def pictures(self, setup: Setup, results: Results) -> dict[str, Figure]:
-        halves = {name: self.by_reg(name, setup, results) for name in HALF_NAMES}
-        shown = [name for name in HALF_NAMES if halves[name]]
-        if not shown:
-            return {}
-        figure, panels = new_figure(len(setup.solvers), len(shown), width=3.4)
-        for row, solver in zip(panels, setup.solvers, strict=True):
-            for panel, name in zip(row, shown, strict=True):
-                shown_here = [(v, shares) for v, shares in halves[name].items() if v.solver in (None, solver)]
-                for number, (variant, shares) in enumerate(shown_here):
-                    # Many methods solve the same share: each a little to the right of the one before.
-                    regs = [reg * 1.02**number for reg in shares]
-                    style = WITH_TELEPORTS if variant.solver else WITHOUT_TELEPORTS
-                    colour = METHOD_COLOURS[variant.method]
-                    panel.plot(regs, list(shares.values()), color=colour, linestyle=style, marker="o", ms=2.5)
-                panel.set_xscale("log")
-                panel.set_ylim(-0.03, 1.03)
-                panel.set_xlabel("regularisation strength")
-                panel.set_ylabel("data sets solved")
-                panel.set_title(f"{name}, {SOLVER_TITLES[solver]}")
-        legend_below(figure, method_legend())
-        return {self.name: figure}
-
-    def table(self, setup: Setup, results: Results) -> pd.DataFrame:
-        rows = [
-            {
-                "half": name,
-                "method": variant.method.value,
-                "teleports": variant.solver or "none",
-                "reg": reg,
-                "solved": share,
-            }
-            for name in HALF_NAMES
-            for variant, shares in self.by_reg(name, setup, results).items()
-            for reg, share in shares.items()
-        ]
-        return pd.DataFrame(rows)
-
-    def digest(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Penalties side by side."""
-        if table.empty:
-            return table
-        wide = table.pivot_table(index=["half", "method", "teleports"], columns="reg", values="solved", sort=False)
-        wide.columns = pd.Index([f"reg {reg:g}" for reg in wide.columns])
-        return wide.reset_index()
-
-    def check(self, half: HalfName, solver: SolverName, setup: Setup, results: Results) -> tuple[bool, str]:
-        results.require(self.specs_of(half, setup))
-        shares = self.by_reg(half, setup, results)
-        if not shares or any(len(by) < 2 for by in shares.values()):
-            raise NotRunError
-        relevant = {variant: by for variant, by in shares.items() if variant.solver in (None, solver)}
-        changes = [by[max(by)] - by[min(by)] for by in relevant.values()]
-        regs = next(iter(relevant.values()))
-        grown = sum(change >= 0 for change in changes)
-        words = f"{grown} of {len(changes)} solve at least as many at {max(regs):g} as at {min(regs):g}"
-        return grown == len(changes), words
-
-
-class LogisticProfile(ProfileStudy):
+class LogisticProfile(IterationProfile):
     """Figure 8."""
 
     name = "fig8"
     title = "Performance profiles, logistic regression, with and without teleports"
     model = "logreg"
     statement = "Every {half} method solves at least as many problems with teleports as without (logistic regression)."
+
+    def statements(self, half: HalfName) -> list[tuple[str, str, Check]]:
+        found = super().statements(half)
+        momentum = f"With teleports {{half}} SGD-M solves nearly every problem (at least {NEARLY_ALL:.0%})."
+        found.append((f"{self.name}-momentum", momentum, self.check_momentum))
+        if half == "stochastic":
+            search = "With mini-batches SGD-LS solves the fewest problems, with and without teleports."
+            found.append((f"{self.name}-search", search, self.check_search))
+        return found
+
+    def check_momentum(self, case: Case) -> tuple[bool, str]:
+        solved = self.pairs(case, lambda profile: profile.solved)
+        return solved[Method.MOMENTUM][1] >= NEARLY_ALL, f"{solved[Method.MOMENTUM][1]:.1%}"
+
+    def check_search(self, case: Case) -> tuple[bool, str]:
+        solved = self.pairs(case, lambda profile: profile.solved)
+        others = [pair for method, pair in solved.items() if method is not Method.ARMIJO]
+        mine = solved[Method.ARMIJO]
+        words = ", ".join(f"{method.label} {before:.0%} → {after:.0%}" for method, (before, after) in solved.items())
+        return all(mine[side] < min(pair[side] for pair in others) for side in (0, 1)), words
 
 
 class LogisticInitialisation(ProfileStudy):
@@ -271,7 +279,7 @@ class LogisticInitialisation(ProfileStudy):
     statement = "Teleporting at the start harms every {half} method on logistic regression."
     initial = True
 
-    def bears_out(self, shares: Shares) -> bool:
+    def bears_out(self, shares: Pairs) -> bool:
         return all(after < before for before, after in shares.values())
 
 
@@ -284,67 +292,12 @@ class NetworkInitialisation(ProfileStudy):
     statement = "Teleporting at the start helps {half} SPS and Norm. SGD on networks, and harms SGD-M."
     initial = True
 
-    def bears_out(self, shares: Shares) -> bool:
+    def bears_out(self, shares: Pairs) -> bool:
         gained = {method: after - before for method, (before, after) in shares.items()}
         return gained[Method.POLYAK] > 0 and gained[Method.NORMALIZED] > 0 and gained[Method.MOMENTUM] < 0
 
 
-class TimedProfile(ProfileStudy):
-    """A profile against time with the solver cut short after 1, 10, 25 and 50 iterations."""
-
-    statement = (
-        "Teleports of 50 iterations let {half} methods catch up with plain ones in the same time; shorter ones gain "
-        "little."
-    )
-    timed = True
-    longer = True
-    solver_limits = (1, 10, 25, 50)
-    axes = (Axis.SECONDS, Axis.COST)
-    chosen_by = Axis.SECONDS
-
-    def check(self, half: HalfName, solver: SolverName, setup: Setup, results: Results) -> tuple[bool, str]:
-        """Both parts: at the time budget of the plain methods, 50 iterations are level or better, and beat 1 and 10."""
-        scores = self.needed_scores(half, setup, results)
-        means = {
-            limit: np.mean([self._solved_in_same_time(scores, method, solver, limit) for method in Method])
-            for limit in self.limits(setup)
-        }
-        plain = np.mean([_profile(scores, Variant(method), Axis.SECONDS).solved for method in Method])
-        words = ", ".join(f"{limit} its. {share:.0%}" for limit, share in means.items())
-        shortest, short, *_, longest = means.values()
-        holds = longest >= plain and longest > max(shortest, short)
-        return bool(holds), f"solved within the plain methods' time: plain {plain:.0%}, {words}"
-
-    @staticmethod
-    def _solved_in_same_time(scores: list[Scored], method: Method, solver: SolverName, limit: int) -> float:
-        """Share of problems solved by the time at which the plain method's run on the same problem had ended."""
-        budget = {
-            (score.problem, score.reg): float(score.run.curves["seconds"][-1])
-            for score in scores
-            if score.variant == Variant(method) and len(score.run.curves.get("seconds", ()))
-        }
-        wanted = [score for score in scores if score.variant == Variant(method, solver, limit)]
-        solved = [score.spent(Axis.SECONDS) <= budget.get((score.problem, score.reg), 0.0) for score in wanted]
-        return float(np.mean(solved))
-
-
-class LogisticTimed(TimedProfile):
-    """Figure 11."""
-
-    name = "fig11"
-    title = "Time profiles, logistic regression, solver limited to 1, 10, 25, 50 iterations"
-    model = "logreg"
-
-
-class NetworkTimed(TimedProfile):
-    """Figure 12."""
-
-    name = "fig12"
-    title = "Time profiles, ReLU networks, solver limited to 1, 10, 25, 50 iterations"
-    model = "network"
-
-
-def _profile(scores: list[Scored], variant: Variant, axis: Axis) -> Profile:
+def profile_of(scores: list[Scored], variant: Variant, axis: Axis) -> Profile:
     return Profile.of([score.spent(axis) for score in scores if score.variant == variant])
 
 
@@ -355,7 +308,7 @@ def _draw_grid(
     figure, panels = new_figure(len(rows), len(shown), width=3.4)
     for row, (solver, limit) in zip(panels, rows, strict=True):
         for panel, name in zip(row, shown, strict=True):
-            _draw_profile(panel, scores[name], solver, limit, axis)
+            _drawprofile_of(panel, scores[name], solver, limit, axis)
             epochs = axis is Axis.ITERATIONS and name == "stochastic"
             panel.set_xlabel("epochs" if epochs else axis.label)
             problems = len({(score.problem, score.reg) for score in scores[name]})
@@ -365,7 +318,7 @@ def _draw_grid(
     return figure
 
 
-def _draw_profile(panel: Axes, scores: list[Scored], solver: SolverName, limit: int, axis: Axis) -> None:
+def _drawprofile_of(panel: Axes, scores: list[Scored], solver: SolverName, limit: int, axis: Axis) -> None:
     """Solid with, dashed without teleports; the line at half of the problems is what the paper compares at."""
     ends = [axis.of(score.run)[-1] for score in scores if len(score.run.curves.get("value", ()))]
     right = max(ends, default=1.0)
@@ -373,7 +326,7 @@ def _draw_profile(panel: Axes, scores: list[Scored], solver: SolverName, limit: 
     left = min(positive, default=1.0)
     for method in Method:
         for variant, style in ((Variant(method), WITHOUT_TELEPORTS), (Variant(method, solver, limit), WITH_TELEPORTS)):
-            profile = _profile(scores, variant, axis)
+            profile = profile_of(scores, variant, axis)
             steps = np.concatenate([[left], np.maximum(profile.spent, left), [right]])
             shares = np.concatenate([[profile.at(left)], profile.shares, [profile.solved]])
             panel.step(steps, shares, where="post", color=METHOD_COLOURS[method], linestyle=style)

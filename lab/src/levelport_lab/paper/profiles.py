@@ -64,11 +64,14 @@ class Scoring:
         by_final_value: the setting with the smallest final f represents the method; otherwise the one that solved the
             problem first.
         ceiling: a run whose largest recorded loss reaches this multiple of its first has not solved anything.
+        own_start: f(w_0) is the first record of the run itself, which for a run that begins with a teleport is taken
+            after it; otherwise that of the plain runs.
     """
 
     quantity: Literal["value", "loss"] = "value"
     by_final_value: bool = True
     ceiling: float = np.inf
+    own_start: bool = False
 
     def curve(self, run: Run) -> Curve:
         """What is compared with f*; empty if the run has not kept it."""
@@ -83,6 +86,10 @@ class Scoring:
         curve = self.curve(run)
         if not len(curve) or curve.max() >= self.ceiling * curve[0]:
             return np.inf
+        if self.own_start:
+            start = float(curve[0])
+            if start <= optimum:
+                return float(axis.of(run)[0])
         reached = (curve - optimum) / (start - optimum) <= tau
         return float(axis.of(run)[np.argmax(reached)]) if reached.any() else np.inf
 
@@ -125,6 +132,12 @@ class Profile:
         """The share solved at that cost."""
         index = int(np.searchsorted(self.spent, spent, side="right"))
         return float(self.shares[index - 1]) if index else 0.0
+
+    @property
+    def half(self) -> float:
+        """What it takes to solve half of the problems: how the paper judges its profiles. Infinite if never."""
+        reached = np.flatnonzero(self.shares >= 0.5)
+        return float(self.spent[reached[0]]) if len(reached) else np.inf
 
     @property
     def solved(self) -> float:

@@ -11,18 +11,17 @@ from levelport_lab.paper.curve_studies import (
     NetworkCurves,
 )
 from levelport_lab.paper.newton_studies import NewtonComparison, NewtonLogistic, NewtonNetworks
+from levelport_lab.paper.penalty_study import Regularisation
 from levelport_lab.paper.plane_studies import TestFunctions, UpdateGeometry
 from levelport_lab.paper.profile_studies import (
     LogisticInitialisation,
     LogisticProfile,
-    LogisticTimed,
     NetworkInitialisation,
     NetworkProfile,
-    NetworkTimed,
-    Regularisation,
 )
 from levelport_lab.paper.study import Study
 from levelport_lab.paper.teleport_study import SolvingTeleports
+from levelport_lab.paper.timed_studies import LogisticTimed, NetworkTimed
 
 STUDIES: dict[str, Study] = {
     study.name: study

@@ -17,8 +17,8 @@ SOLVER_NAMES: tuple[SolverName, ...] = get_args(SolverName)
 SOLVER_TITLES: Mapping[str, str] = {"published": "published solver", "ours": "our solver"}
 """For pictures and pages."""
 
-PlannedSolver = Literal["text", "released", "ours"]
-"""The published solver in one of its two modes, or ours."""
+PlannedSolver = Literal["text", "text-restart", "released", "ours"]
+"""The published solver in one of its two modes, the text's with both readings of its search, or ours."""
 
 
 def planned_solver(solver: SolverName, protocol: Protocol) -> PlannedSolver:
@@ -32,7 +32,7 @@ class TeleportPlan:
 
     Attributes:
         solver: "text" and "released" are the modes of the paper's algorithm (its last iterate is taken, whatever its
-            value); "ours" is the library's default.
+            value), "text-restart" the text's with searches that begin at ρ again; "ours" is the library's default.
         at: iterations, or epochs, before which to teleport.
         limit: iterations of the published solver, Hessian-vector products of ours.
         rho: first step of the published solver.
@@ -51,7 +51,8 @@ class TeleportPlan:
 
     def published(self) -> SQP:
         """The paper's algorithm in the mode that is planned."""
-        published = SQP.released() if self.solver == "released" else SQP(final="last")
+        search: Literal["restart", "continue"] = "restart" if self.solver == "text-restart" else "continue"
+        published = SQP.released() if self.solver == "released" else SQP(final="last", search=search)
         return replace(published, rho=self.rho, max_iterations=self.limit, max_backtracks=self.backtracks)
 
     def apply(self, objective: Objective, x: Tensor) -> TeleportResult:

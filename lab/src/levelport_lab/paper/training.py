@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from levelport.objective import Cost
+from levelport_lab.choices import Protocol
 from levelport_lab.engine.spec import Curve, Run, RunSpec, RunStatus
 from levelport_lab.paper.batched import BatchedProblem, batched
 from levelport_lab.paper.batched_sqp import teleport_together
@@ -30,6 +31,7 @@ from levelport_lab.paper.methods import Method
 from levelport_lab.paper.profiles import told_apart
 from levelport_lab.paper.teleports import TeleportPlan
 from levelport_lab.problems import Problem, problem
+from levelport_lab.problems.datasets import SPLIT_SEED
 
 Precision = Literal["float64", "float32"]
 
@@ -52,7 +54,8 @@ class Training(RunSpec):
         plan: teleports; None for none.
         timed: run the chosen setting, or every setting, once more, alone, for times that mean something.
         precision: of the arithmetic.
-        drop_last: leave out the last mini-batch of an epoch where it is smaller than the others.
+        protocol: "released" starts where the authors' models start, caps the line search as theirs does, and leaves out
+            the last mini-batch of an epoch where it is smaller than the others.
         admissible: stop members whose loss has grown to this multiple of its first: no scoring that asks for less can
             count them as solved.
     """
@@ -69,7 +72,7 @@ class Training(RunSpec):
     seed: int = 0
     timed: Literal["no", "chosen", "every"] = "no"
     precision: Precision = "float64"
-    drop_last: bool = False
+    protocol: Protocol = "text"
     admissible: float | None = None
 
     @property
@@ -97,8 +100,19 @@ class Training(RunSpec):
         return [alone if run.chosen else run for run in runs]
 
     def _descend(self, members: BatchedProblem, settings: tuple[float, ...], *, timed: bool = False) -> list[Run]:
-        batches = None if self.batch is None else Batches(self.batch, self.seed, self.drop_last)
-        descent = Descent(members, self.method, settings, self.plan, batches, admissible=self.admissible, timed=timed)
+        released = self.protocol == "released"
+        batches = None if self.batch is None else Batches(self.batch, self.seed, released)
+        descent = Descent(
+            members,
+            self.method,
+            settings,
+            self.plan,
+            batches,
+            start=authors_start(members.problem) if released else None,
+            capped=released,
+            admissible=self.admissible,
+            timed=timed,
+        )
         return descent.run(self.ticks)
 
     @property
@@ -151,18 +165,32 @@ def _no_subnormals() -> Iterator[None]:
         torch.set_flush_denormal(not kept)
 
 
+def authors_start(named: Problem) -> Tensor:
+    """The start of the released runs, bit for bit in float32: models are built under the seed 1234567 + repeat."""
+    seeded = replace(named, seed=SPLIT_SEED + named.seed, dtype=torch.float32)
+    return seeded.initial_point().to(named.dtype)
+
+
+def best_so_far(run: Run) -> float:
+    """The smallest recorded loss; infinite if there is none."""
+    return float(run.curves["loss"].min(initial=math.inf))
+
+
 def keep_best(runs: list[Run]) -> list[Run]:
     """Mark the run with the smallest final f as chosen, the first one if there is none.
 
-    That is the text's rule; the released scripts choose later, when f* is known. So all runs keep what a profile needs,
-    and the two with the smallest final f and the smallest final loss keep everything.
+    That is the text's rule; the released scripts choose later. So all runs keep what a profile needs, and those with
+    the smallest final f, final loss and best loss so far keep everything.
     """
-    finals = [run.final_value for run in runs]
-    losses = [run.facts["final_loss"] for run in runs]
-    best, lowest = int(np.argmin(finals)), int(np.argmin(losses))
+    best = int(np.argmin([run.final_value for run in runs]))
+    lowest = {
+        best,
+        int(np.argmin([run.facts["final_loss"] for run in runs])),
+        int(np.argmin(list(map(best_so_far, runs)))),
+    }
     return [
         replace(run, chosen=index == best)
-        if index in (best, lowest)
+        if index in lowest
         else replace(run, chosen=False, curves={name: run.curves[name] for name in SCORED})
         for index, run in enumerate(runs)
     ]
@@ -196,6 +224,8 @@ class Descent:
         plan: TeleportPlan | None,
         batches: Batches | None,
         *,
+        start: Tensor | None = None,
+        capped: bool = False,
         admissible: float | None = None,
         timed: bool = False,
     ) -> None:
@@ -205,9 +235,9 @@ class Descent:
         self.settings = settings
         self.plan = plan
         self.batches = batches
-        start = problem.problem.initial_point()
+        start = problem.problem.initial_point() if start is None else start
         self.W = start.expand(len(settings), -1).clone()
-        self.rule = method.rule(torch.tensor(settings, dtype=start.dtype))
+        self.rule = method.rule(torch.tensor(settings, dtype=start.dtype), capped=capped)
         self.bills = Bills(len(settings))
         self.alive = np.ones(len(settings), dtype=bool)
         self.records: list[list[Curve]] = [[] for _ in settings]

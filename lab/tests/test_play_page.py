@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import socket
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -49,6 +51,36 @@ def test_it_listens_on_this_machine_alone() -> None:
         server.start()
         server.stop()
         server.io_loop.close(all_fds=True)
+
+
+def test_requests_for_other_hosts_are_refused() -> None:
+    """A page from elsewhere can have its own name point at this machine; the browser then says that name as Host."""
+    pytest.importorskip("bokeh", reason="the page needs bokeh: pip install 'levelport-lab[play]'")
+    arguments = [sys.executable, "-m", "levelport_lab", "play", "--port", "0", "--no-browser"]
+    environment = os.environ | {"COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
+    expected = {"localhost": 200, "127.0.0.1:5006": 200, "attacker.example": 403, "localhost.attacker.example": 403}
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment) as server:
+        try:
+            assert server.stdout is not None
+            port = int(server.stdout.readline().split()[2].strip("/").rpartition(":")[2])
+            for path in ("/", "/static/js/bokeh.min.js"):
+                for host, status in expected.items():
+                    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+                    connection.request("GET", path, headers={"Host": host})
+                    assert connection.getresponse().status == status, (path, host)
+                    connection.close()
+        finally:
+            server.kill()
+
+
+def test_curve_above_no_minimum_leaves_its_end_out() -> None:
+    pytest.importorskip("bokeh", reason="the page needs bokeh: pip install 'levelport-lab[play]'")
+    from levelport_lab.play.page import _curve
+    from levelport_lab.play.scene import Descent
+
+    descent = Descent("", [], [], np.arange(3.0), np.array([5.0, 2.0, 1.0]), False)
+    assert _curve(descent, 1.0, known=False) == {"x": [0.0, 1.0], "y": [4.0, 1.0]}
+    assert _curve(descent, 1.0, known=True) == {"x": [0.0, 1.0, 2.0], "y": [4.0, 1.0, 4e-14]}
 
 
 def test_wrong_input_leaves_the_picture_and_right_input_replaces_it() -> None:

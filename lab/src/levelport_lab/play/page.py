@@ -19,6 +19,7 @@ from bokeh.layouts import column, row
 from bokeh.models import ColumnDataSource, CrosshairTool, Div, Range1d, Select, Slider, TextInput
 from bokeh.plotting import figure
 from bokeh.server.server import Server
+from tornado.web import RequestHandler
 
 from levelport_lab.pictures import BLACK, BLUE, GREY, ORANGE, PURPLE, RED
 from levelport_lab.play.scene import (
@@ -137,7 +138,7 @@ class Page:
         self.plane.x_range.update(start=left, end=right)
         self.plane.y_range.update(start=bottom, end=top)
         self.plane.title.text = f"{shown.landscape.name}; shaded: no higher than the start"
-        self.curves.yaxis.axis_label = "f - f*" if shown.landscape.minimum is not None else "f - lowest value seen"
+        self.curves.yaxis.axis_label = shown.reference
         for item in self.plane.legend[0].items:
             item.visible = item.label.value != "minimum" or bool(shown.landscape.minimisers)
         self.certificate.text = _paragraphs("The teleport", shown.certificate)
@@ -246,8 +247,8 @@ def _layers(shown: Scene) -> dict[str, dict[str, list[Any]]]:
         "start": _points([shown.start]),
         "end": _points([shown.end]),
         "minimisers": _points(shown.landscape.minimisers),
-        "cost without": _curve(without, shown.floor),
-        "cost with": _curve(with_teleports, shown.floor),
+        "cost without": _curve(without, shown.floor, known=shown.minimum is not None),
+        "cost with": _curve(with_teleports, shown.floor, known=shown.minimum is not None),
     }
 
 
@@ -261,10 +262,17 @@ def _points(points: Iterable[tuple[float, ...]]) -> dict[str, list[Any]]:
     return {"x": [point[0] for point in kept], "y": [point[1] for point in kept]}
 
 
-def _curve(descent: Descent, floor: float) -> dict[str, list[Any]]:
-    """f - f* over the cost; below 1e-14 of where it began it is rounding, and the axis ends there."""
+def _curve(descent: Descent, floor: float, *, known: bool) -> dict[str, list[Any]]:
+    """Return f - ``floor`` over the cost.
+
+    Above a minimum it ends at 1e-14 of where it began: below that it is rounding. Where ``floor`` is no minimum but the
+    lowest value of the descents themselves, the point at which one of them meets it is left out: a fall to zero there
+    would say nothing about the descent.
+    """
     gaps = descent.values - floor
-    return {"x": descent.costs.tolist(), "y": np.maximum(gaps, max(1e-14 * gaps[0], 1e-300)).tolist()}
+    if known:
+        gaps = np.maximum(gaps, max(1e-14 * gaps[0], 1e-300))
+    return {"x": descent.costs[gaps > 0.0].tolist(), "y": gaps[gaps > 0.0].tolist()}
 
 
 def _paragraphs(title: str, sentences: Iterable[str]) -> str:
@@ -278,6 +286,19 @@ def _visit(document: Document) -> None:
     document.add_root(Page().layout())
 
 
+class _Refusal(RequestHandler):
+    """The answer to a request for another host: a page from elsewhere whose name was made to point at this machine."""
+
+    def prepare(self) -> None:
+        self.set_status(403)
+        self.finish("levelport play answers requests for localhost only.\n")
+
+
 def serve(port: int) -> Server:
-    """The server, listening but not yet answering: ``server.io_loop.start()`` sets it going. Port 0: any free one."""
-    return Server({"/": _visit}, port=port, address=ADDRESS)
+    """Return the server, listening but not yet answering: ``server.io_loop.start()`` starts it. Port 0: any free one.
+
+    Bokeh compares the Origin of WebSockets with localhost; the Host of every request is compared here.
+    """
+    server = Server({"/": _visit}, port=port, address=ADDRESS)
+    server._tornado.add_handlers(r"(?!(localhost|127\.0\.0\.1)$).*", [(r".*", _Refusal)])
+    return server

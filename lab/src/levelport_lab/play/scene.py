@@ -19,7 +19,7 @@ from torch import Tensor
 
 from levelport import checks
 from levelport.objective import Point
-from levelport.optim import Armijo, At, Every, MinimizeRow, MinimizeStatus, Never, Schedule, minimize
+from levelport.optim import LBFGS, Armijo, At, Every, MinimizeRow, MinimizeStatus, Never, Schedule, minimize
 from levelport.solvers import Auto, TeleportResult, TeleportStatus, teleport
 from levelport_lab.level_sets import Trails, Window, heights, on_grid, window_with
 from levelport_lab.play.expression import read
@@ -131,7 +131,9 @@ class Scene:
         trails, jumps: iterates of the solver, and where its predictor skips to from the start.
         start, end: of the teleport.
         descents: without and with teleports.
-        floor: f*, or the lowest value that the descents saw where f* is unknown.
+        minimum: f*, or for typed functions the value where a longer run came to rest; None if it did not.
+        floor: the minimum, or the lowest value that the descents saw.
+        reference: what the curves show, for their axis.
         certificate, comparison: sentences.
     """
 
@@ -145,7 +147,9 @@ class Scene:
     start: tuple[float, float]
     end: tuple[float, float]
     descents: tuple[Descent, Descent]
+    minimum: float | None
     floor: float
+    reference: str
     certificate: tuple[str, ...]
     comparison: tuple[str, ...]
 
@@ -174,7 +178,7 @@ def scene(state: State) -> Scene:
     descents = (_descend(land, x0, state, Never(), "without teleports"),
                 _descend(land, x0, state, SCHEDULES[state.schedule], "with teleports"))  # fmt: skip
     lowest = min(float(descent.values.min()) for descent in descents)
-    floor = lowest if land.minimum is None else land.minimum
+    minimum = _rest_of(land, descents) if land.minimum is None else land.minimum
     visited = [tuple(point) for trail in trails.trails for point in trail]
     window = window_with(land.window, [state.start, end, *visited], reach=1.0)
     contours, rim, shade = _level_sets(land, window, result.value_start)
@@ -189,10 +193,29 @@ def scene(state: State) -> Scene:
         start=state.start,
         end=end,
         descents=descents,
-        floor=floor,
+        minimum=minimum,
+        floor=lowest if minimum is None else minimum,
+        reference=(
+            "f - f*" if land.minimum is not None
+            else "f - lowest value of the two" if minimum is None
+            else "f - value where a longer run rests"
+        ),
         certificate=_certificate(result, state.start, end, window),
-        comparison=_comparison(descents, floor, known=land.minimum is not None),
-    )
+        comparison=_comparison(descents, minimum, proven=land.minimum is not None),
+    )  # fmt: skip
+
+
+def _rest_of(land: Landscape, descents: tuple[Descent, Descent]) -> float | None:
+    """Return where L-BFGS comes to rest from the lower of two ends, or None if it does not.
+
+    A run that stops early is lowest at its own end: measured against that, it would look as if it had converged.
+    """
+    lower = min(descents, key=lambda run: float(run.values[-1]))
+    x = torch.tensor(lower.end, dtype=torch.float64)
+    result = minimize(land.function, x, LBFGS(), schedule=Never(), max_cost=MAX_COST, max_seconds=_SECONDS)
+    if result.status is not MinimizeStatus.GRADIENT_SMALL and not lower.at_rest:
+        return None
+    return min(result.value, *(float(run.values.min()) for run in descents))
 
 
 def _descend(land: Landscape, x0: Tensor, state: State, schedule: Schedule, label: str) -> Descent:
@@ -274,39 +297,49 @@ def _certificate(
     )
 
 
-def _comparison(descents: tuple[Descent, Descent], floor: float, *, known: bool) -> tuple[str, ...]:
-    """Both losses at equal cost, and which run is cheaper, where that can be said: only of runs to the same value."""
+def _comparison(descents: tuple[Descent, Descent], minimum: float | None, *, proven: bool) -> tuple[str, ...]:
+    """Return both losses at equal cost, which is lower, and which run is cheaper to the same value, if there is one.
+
+    Args:
+        descents: without and with teleports.
+        minimum: what their values are measured against; None if nothing is known of it.
+        proven: whether it is known to be the minimum.
+    """
     plain, teleported = descents
     losses = (
         f"Gradient descent with a line search, after {MAX_COST:g} gradient equivalents at most, teleports included: f "
         f"is {plain.values[-1]:.5g} without teleports and {teleported.values[-1]:.5g} with"
     )
-    if not known and not (plain.at_rest and teleported.at_rest):
+    ends = [float(run.values[-1]) for run in descents]
+    lower = (
+        "Both end at the same value to five digits." if math.isclose(*ends, rel_tol=1e-5)
+        else f"f ends lower {(plain if ends[0] < ends[1] else teleported).label}."
+    )  # fmt: skip
+    if minimum is None:
         return (
             f"{losses}.",
-            "It had not come to rest, and the minimum of your function is not known (there may be none): which of the "
-            "two is nearer to it cannot be said.",
+            f"{lower} A longer run did not come to rest either, so that there may be no minimum: the costs of reaching "
+            "it do not compare.",
         )
-    least = "the lowest value seen" if not known else f"f* = {floor:.5g}"
+    floor = minimum
+    least = f"f* = {floor:.5g}" if proven else f"{floor:.5g}, where a longer run comes to rest,"
     scale = plain.values[0] - floor
-    ends = [float(run.values[-1]) for run in descents]
     together = plain.at_rest and teleported.at_rest and abs(ends[0] - ends[1]) <= ACCURACY * scale
     if together and min(ends) > floor + ACCURACY * scale:
         least, floor = f"{min(ends):.5g}, where both come to rest, above f* = {floor:.5g},", min(ends)
     target = floor + ACCURACY * scale
     if not together and any(run.at_rest and run.values[-1] > target for run in descents):
-        lower = min(descents, key=lambda run: float(run.values[-1]))
         places = " and ".join(f"at {_pair(run.end)} {run.label}" for run in descents)
         return (
             f"{losses}.",
-            f"The two end in different minima, {places}: {lower.label} it ends lower, and the costs do not compare. "
+            f"The two end in different places, {places}. {lower} The costs do not compare. "
             "Which valley a run falls into is chance: from another start it may be the other way round.",
         )
     costs = [descent.cost_to(target) for descent in descents]
     said = [f"{cost:g}" if cost is not None else f"more than {MAX_COST:g}" for cost in costs]
     before, after = (math.inf if cost is None else cost for cost in costs)
     verdict = (
-        "Neither gets there." if before == after == math.inf
+        f"Neither gets there. {lower}" if before == after == math.inf
         else "It makes no difference here." if before == after
         else "Teleports pay here." if after < before
         else "Teleports do not pay here."

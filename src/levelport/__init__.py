@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from levelport.goals import improve, interval
+    from levelport.goals import contour, improve, interval, profile
     from levelport.objective import Cost, Objective, ObjectiveError, Point
     from levelport.objectives import FunctionObjective, LinearObjective, ModuleObjective, NumpyObjective
     from levelport.objectives.batches import Batches
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "goals": ("improve", "interval"),
+    "goals": ("contour", "improve", "interval", "profile"),
     "objective": ("Cost", "Objective", "ObjectiveError", "Point"),
     "objectives": ("FunctionObjective", "LinearObjective", "ModuleObjective", "NumpyObjective"),
     "objectives.distributed": ("DistributedObjective",),
@@ -82,9 +82,11 @@ __all__ = [
     "Teleporter",
     "WhenItPays",
     "WhenStalled",
+    "contour",
     "improve",
     "interval",
     "minimize",
+    "profile",
     "teleport",
 ]
 

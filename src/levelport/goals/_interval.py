@@ -11,15 +11,12 @@ from typing import Any
 from torch import Tensor
 
 from levelport import checks
-from levelport.goals.ends import Task, find_end
-from levelport.goals.goal import Aim
 from levelport.goals.quantities import Quantities, Quantity
 from levelport.goals.result import End, EndStatus, IntervalResult
 from levelport.goals.setup import Setup, prepare, rise_of
 from levelport.objective import Cost, Objective
 from levelport.objectives.isolation import full_precision
 from levelport.objectives.structure import X
-from levelport.vectors import norm
 
 MAX_COST = 2000.0
 """Gradient equivalents per end where none are given: curved ends of the test problems took up to 1100."""
@@ -32,6 +29,7 @@ def interval(
     *,
     rise: float | None = None,
     confidence: float | None = None,
+    bounds: Any = None,
     refine: bool = False,
     names: Sequence[str] | None = None,
     tol: float = 1e-3,
@@ -49,6 +47,8 @@ def interval(
         rise: the region is {f ≤ f(x) + rise}.
         confidence: takes the rise for a likelihood interval of this confidence: half the χ² quantile with one degree of
             freedom, 1.92 for 0.95. Exactly one of ``rise`` and ``confidence`` is required.
+        bounds: of the parameters: a pair (lower, upper), each a number, None, or in the structure of ``x``; or a list
+            with a pair for every entry. ``x`` is the minimiser within them.
         refine: minimise f from ``x`` first.
         names: of the quantities, for tables and plots.
         tol: allowed error of an end, relative to the half width.
@@ -83,10 +83,10 @@ def interval(
         checks.function("callback", callback, of="end")
     began = time.perf_counter()
     quantities = Quantities(x, quantity, names)
-    setup = prepare(fun, x, rise=height, ends=2 * len(quantities), refine=refine)
+    setup = prepare(fun, x, rise=height, ends=2 * len(quantities), refine=refine, bounds=bounds)
     with full_precision(setup.objective.device):
         pairs = tuple(_both_ends(setup, quantities, height, tol, budget, callback))
-    estimates = [goal.at(setup.point.x).value for goal in quantities.goals]
+    estimates = [goal.at(setup.outer(setup.point)).value for goal in quantities.goals]
     spent = setup.spent + quantities.cost
     notes = list(setup.notes)
     if confidence is not None and 0.0 <= setup.point.value < height:
@@ -104,7 +104,7 @@ def interval(
         ends=pairs,
         names=tuple(quantities.names),
         estimates=tuple(estimates),
-        x=setup.assembled(setup.point.x),
+        x=setup.assembled(setup.outer(setup.point)),
         value=setup.point.value,
         rise=height,
         confidence=confidence,
@@ -134,59 +134,15 @@ def _both_ends(
                 detail = setup.trouble or "the callback asked to stop"
                 end = _not_searched(setup, goal, name, side, EndStatus.BUDGET if stopped else EndStatus.FAILED, detail)
             else:
-                end = _end(setup, task, goal, name, side, max_cost)
+                end, _ = setup.end(task, setup.goal(goal), name, side, max_cost)
                 stopped = bool(callback is not None and callback(end))
             ends.append(end)
         yield ends[0], ends[1]
 
 
-def _end(
-    setup: Setup[X],
-    task: Task,
-    goal: Objective,
-    name: str,
-    side: str,
-    max_cost: float,
-) -> End[X]:
-    """One end in the user's variables."""
-    began = time.perf_counter()
-    before = setup.objective.cost + goal.cost
-
-    def cost() -> Cost:
-        return setup.objective.cost + goal.cost - before
-
-    sign = 1.0 if side == "lower" else -1.0
-    found = find_end(task, Aim(goal, sign, task.region.chart), lambda: cost().gradient_equivalents >= max_cost)
-    reached = found.reading.point.value
-    unbounded = found.status is EndStatus.UNBOUNDED
-    estimate = goal.at(task.start.point.x).value
-    direction = None
-    if unbounded:
-        way = found.site.point.x - task.start.point.x
-        direction = setup.assembled(way / float(norm(way)))
-    return End(
-        name=name,
-        side=side,
-        bound=-sign * math.inf if unbounded else reached,
-        x=setup.assembled(found.site.point.x),
-        quantity=reached,
-        value=found.site.point.value,
-        status=found.status,
-        angle=found.angle,
-        price=found.price / task.region.unit,
-        wald=estimate - sign * found.wald,
-        cost=replace(cost(), seconds=time.perf_counter() - began),
-        iterations=found.iterations,
-        detail=found.detail,
-        direction=direction,
-        minimum=setup.assembled(found.lower.point.x) if found.lower is not None else None,
-        minimum_value=found.lower.point.value if found.lower is not None else math.nan,
-    )
-
-
 def _not_searched(setup: Setup[X], goal: Objective, name: str, side: str, status: EndStatus, detail: str) -> End[X]:
     """The start itself with the reason."""
     nan = math.nan
-    value = goal.at(setup.point.x).value
-    x = setup.assembled(setup.point.x)
+    flat = setup.outer(setup.point)
+    value, x = goal.at(flat).value, setup.assembled(flat)
     return End(name, side, nan, x, value, setup.point.value, status, nan, nan, nan, Cost(), 0, detail)

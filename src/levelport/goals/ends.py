@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from levelport.goals.chart import Region, Site
 from levelport.goals.feasible_sqp import Descent, feasible_sqp
@@ -26,12 +27,11 @@ from levelport.goals.wald import Limits, Search, repeated_wald
 _STEPS = 5  # Wald steps after which a region counts as curved
 _INEXACT = 1e-4  # relative error of the Wald width's square, where the inverse Hessian is found by conjugate gradients
 _STRICTER = 0.3  # factor of the tolerance there
-_MEMORY = 60
 _FAR = 100.0  # Wald widths after which there is no end
 _ANGLES = (1e-4, 1e-5, 1e-6)  # of feasible SQP, one after the other while a second look still sees a gain
 _PRODUCTS = 40
 _ITERATIONS = 3000
-_NEAREST = 1e-8  # of displaced starts
+_SHRINKINGS = 12
 
 
 @dataclass
@@ -44,8 +44,10 @@ class Found:
     angle: float
     price: float
     wald: float
+    origin: float
     iterations: int
-    lower: Site | None
+    lower: Site | None = None
+    warm: Warm | None = None
     detail: str = ""
 
 
@@ -58,6 +60,7 @@ class Task:
         tol: allowed error of an end, relative to the half width.
         lower_than: F below which a point shows that the start is no minimiser.
         recycled: the inverse Hessian where the chart does not have it.
+        at_bound: the start is on a bound of a parameter, from which no gradient leads away: searches begin beside it.
     """
 
     region: Region
@@ -65,24 +68,40 @@ class Task:
     tol: float
     lower_than: float
     recycled: Recycled | None = None
+    at_bound: bool = False
 
 
-def find_end(task: Task, aim: Aim, spent: Callable[[], bool]) -> Found:
+@dataclass(frozen=True)
+class Warm:
+    """Where to begin: the end of a smaller region, whose coordinates and pairs mean nearly the same in the next."""
+
+    z: Tensor
+    pairs: Pairs
+
+
+def find_end(task: Task, aim: Aim, spent: Callable[[], bool], warm: Warm | None = None) -> Found:
     """The end of h in the direction of ``aim``."""
     reading = aim.at(task.start)
     begin, origin = task.start, reading
-    if _stationary(reading):
+    if warm is not None:
+        begin = _shrunk(task, warm.z)
+        reading = aim.at(begin)
+    elif task.at_bound or _stationary(reading):
         begin = _displaced(task)
         reading = aim.at(begin)
         if _stationary(reading):
             detail = "the quantity does not change around x"
-            return Found(task.start, origin, EndStatus.FAILED, math.nan, math.nan, 0.0, 0, None, detail)
+            nan = math.nan
+            return Found(task.start, origin, EndStatus.FAILED, nan, nan, 0.0, origin.value, 0, detail=detail)
     tol = task.tol
     if task.recycled is not None:
         task.recycled.solve(reading.gradient, relative=_INEXACT)
         tol *= _STRICTER
-    pairs = Pairs(_MEMORY, 1.0, fixed=True, base=task.recycled)
+    pairs = warm.pairs if warm is not None else Pairs.around_identity(task.recycled)
     search = Search(begin, reading, origin.value)
+    if warm is not None:
+        p = origin.gradient
+        search.wald = math.sqrt(2.0 * float(p @ (p if task.recycled is None else task.recycled(p))))
     repeated_wald(task.region, aim, search, pairs, Limits(tol, _STEPS, _FAR, spent, task.lower_than))
     found = Found(
         search.site,
@@ -90,9 +109,11 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool]) -> Found:
         EndStatus.CERTIFIED,
         _angle(search.site, search.reading, pairs),
         search.price,
-        search.wald,
+        search.wald if begin is task.start or warm is not None else math.nan,
+        search.origin,
         search.iterations,
         search.lower,
+        Warm(search.site.z, pairs),
     )
     if search.unbounded:
         found.status = EndStatus.UNBOUNDED
@@ -116,10 +137,18 @@ def _stationary(reading: Reading) -> bool:
 def _displaced(task: Task) -> Site:
     """A point within the region beside the minimiser, in a direction that is no axis of anything."""
     z = torch.cos(torch.arange(1, task.start.z.numel() + 1, device=task.start.z.device, dtype=task.start.z.dtype))
-    site = task.region.at(z * (0.5 / float(z.norm())))
-    while not site.feasible and float(site.z.abs().max()) > _NEAREST:
-        site = task.region.at(0.25 * site.z)
-    return site if site.feasible else task.start
+    return _shrunk(task, z * (0.5 / float(z.norm())))
+
+
+def _shrunk(task: Task, z: Tensor) -> Site:
+    """The point at z, or nearer to the minimiser if that is outside the region."""
+    site = task.region.at(z)
+    for _ in range(_SHRINKINGS):
+        if site.feasible:
+            return site
+        F = site.value
+        site = task.region.at(site.z * (max(0.98 / math.sqrt(F), 0.25) if math.isfinite(F) else 0.25))
+    return task.start
 
 
 def _take_over(task: Task, aim: Aim, search: Search, pairs: Pairs, found: Found, spent: Callable[[], bool]) -> None:
@@ -140,6 +169,8 @@ def _take_over(task: Task, aim: Aim, search: Search, pairs: Pairs, found: Found,
         if state.interior or spent() or not (state.converged or state.stalled):
             break
         width = search.origin - state.reading.value
+        if not width > 0.0:
+            break
         look = second_look(task.region, aim, state.site, state.reading, metric, products=_PRODUCTS)
         if look.gain <= task.tol * width:
             found.status = EndStatus.CERTIFIED
@@ -157,6 +188,7 @@ def _take_over(task: Task, aim: Aim, search: Search, pairs: Pairs, found: Found,
         found.status = EndStatus.BUDGET
     found.site, found.reading = state.site, state.reading
     found.price, found.iterations = state.price, search.iterations + state.iterations
+    found.warm = None  # a curved valley is no quadratic
     found.angle = _angle(state.site, state.reading, metric)
 
 

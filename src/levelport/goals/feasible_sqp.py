@@ -28,6 +28,7 @@ from levelport.goals.goal import Aim, Reading
 from levelport.goals.pairs import Pairs
 
 _FIRST = 1e-2  # length of the first step, relative to x
+_VANISHED = 1e-3  # share of ‖p‖, in units of the tolerance, at which it has vanished
 _TRIALS = 25
 _FLAT = 20  # steps in a row whose gain is at the resolution of h before the search gives up
 
@@ -39,6 +40,7 @@ class Descent:
     Attributes:
         site, reading: the present point: F and its gradient, sign·h and its gradient.
         origin: sign·h at the start.
+        first_gradient, shrunk: ‖p‖ at the start, and its present share.
         sine: sin ∠(p, -g), 1 where they do not oppose each other.
         price: μ = -⟨p, g⟩/‖g‖², at least 0.
         iterations: steps taken.
@@ -53,6 +55,7 @@ class Descent:
     reading: Reading
     origin: float
     first_gradient: float = math.nan
+    shrunk: float = 1.0
     sine: float = 1.0
     price: float = 0.0
     iterations: int = 0
@@ -71,7 +74,7 @@ class Descent:
         self.price = max(0.0, -pg / gg) if gg > 0.0 else 0.0
         if math.isnan(self.first_gradient):
             self.first_gradient = math.sqrt(pp)
-        self.interior = math.sqrt(pp) <= 1e-12 * self.first_gradient
+        self.shrunk = math.sqrt(pp) / self.first_gradient if self.first_gradient > 0.0 else 0.0
 
 
 def feasible_sqp(
@@ -96,6 +99,7 @@ def feasible_sqp(
         if state.watch is not None:
             state.watch(state.trace[-1])
         resolution = 4.0 * eps * abs(h)
+        state.interior = state.shrunk <= _VANISHED * tol
         if state.interior or (state.sine <= tol and state.price * slack <= max(tol * (state.origin - h), resolution)):
             state.converged = True
             return

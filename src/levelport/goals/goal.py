@@ -75,6 +75,11 @@ class Reading:
         self._gradient: Tensor | None = None
 
     @property
+    def sign(self) -> float:
+        """Of h: -1 for an upper end."""
+        return self._aim.sign
+
+    @property
     def value(self) -> float:
         """sign·h."""
         return self._aim.sign * self.point.value

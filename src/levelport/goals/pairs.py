@@ -13,6 +13,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 _LEAST_COSINE = 1e-8  # between s and y; below it the pair says nothing about curvature
+_MEMORY = 60
 _DAMPED = 0.1  # share of the base's curvature that damping leaves
 
 
@@ -38,6 +39,11 @@ class Pairs:
         self.fixed = fixed
         self.base = base
         self._pairs: list[tuple[Tensor, Tensor, float]] = []
+
+    @classmethod
+    def around_identity(cls, base: Callable[[Tensor], Tensor] | None = None) -> Pairs:
+        """For coordinates in which the Hessian is the identity, or ``base`` its inverse."""
+        return cls(_MEMORY, 1.0, fixed=True, base=base)
 
     def __len__(self) -> int:
         return len(self._pairs)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from levelport.goals.result import IntervalResult
+    from levelport.goals.result import ContourResult, IntervalResult, ProfileResult
 
 _SURE, _UNSURE, _WALD = "tab:blue", "tab:orange", "0.6"
 
@@ -55,6 +56,64 @@ def plot_interval(result: IntervalResult[Any], ax: Any = None) -> Any:
     ax.set_xlabel("distance from the estimate in half widths of the Wald interval")
     what = f"{100.0 * result.confidence:g} % confidence" if result.confidence is not None else f"rise {result.rise:.4g}"
     ax.set_title(f"Intervals, {what}")
+    ax.legend(fontsize="small")
+    return ax
+
+
+def plot_profile(result: ProfileResult[Any], name: str | None = None, ax: Any = None) -> Any:
+    """The profile of one quantity: rise over value, with the Wald parabola of the smallest rise beside it."""
+    if name is None:
+        name = result.names[0]
+    if name not in result.names:
+        raise ValueError(f"there is no quantity {name!r} in this profile; choose from {', '.join(result.names)}.")
+    index = result.names.index(name)
+    ax = axes(ax)
+    estimate, ends = result.estimates[index], result.ends[index]
+    label: str | None = "profile"
+    for side in (0, 1):
+        points = [(0.0, estimate, True)]  # √rise, value, certified
+        points += [
+            (math.sqrt(r), both[side].bound, both[side].success) for r, both in zip(result.rises, ends, strict=True)
+        ]
+        points = [point for point in points if math.isfinite(point[1])]
+        # Values are nearly linear in √rise, rises are not linear in values.
+        fine = [
+            (s + (t - s) * k / 10.0, a + (b - a) * k / 10.0)
+            for (s, a, _), (t, b, _) in pairwise(points)
+            for k in range(11)
+        ]
+        ax.plot([v for _, v in fine], [s * s for s, _ in fine], "-", color=_SURE, label=label)
+        label = None
+        for root, value, sure in points[1:]:
+            ax.plot([value], [root * root], "o", ms=4, color=_SURE if sure else _UNSURE)
+    half = 0.5 * (ends[0][1].wald - ends[0][0].wald)
+    if math.isfinite(half) and half > 0.0:
+        reach = half * math.sqrt(result.rises[-1] / result.rises[0])
+        values = [estimate + reach * (k / 50.0 - 1.0) for k in range(101)]
+        parabola = [result.rises[0] * ((v - estimate) / half) ** 2 for v in values]
+        ax.plot(values, parabola, "--", color=_WALD, label="Wald parabola")
+    ax.set_xlabel(name)
+    ax.set_ylabel("rise of f above its minimum")
+    ax.set_title(f"Profile of {name}")
+    ax.legend(fontsize="small")
+    return ax
+
+
+def plot_contour(result: ContourResult[Any], ax: Any = None) -> Any:
+    """The boundary of the region of two quantities."""
+    ax = axes(ax, height=4.8)
+    points = [point for point in result.points if all(map(math.isfinite, point))]
+    closed = [*points, points[0]] if points and len(points) == len(result.points) else points
+    label = "convex hull of the region" if result.hull else "region"
+    ax.plot([a for a, _ in closed], [b for _, b in closed], "-", color=_SURE, label=label)
+    ax.plot(*([value] for value in result.estimate), "+", color="black", label="estimate")
+    unsure = [p for p, end in zip(result.points, result.ends, strict=True) if not end.success and math.isfinite(p[0])]
+    if unsure:
+        ax.plot([a for a, _ in unsure], [b for _, b in unsure], "o", ms=4, color=_UNSURE, label="not certified")
+    ax.set_xlabel(result.names[0])
+    ax.set_ylabel(result.names[1])
+    what = f"{100.0 * result.confidence:g} % confidence" if result.confidence is not None else f"rise {result.rise:.4g}"
+    ax.set_title(f"{result.names[0]} and {result.names[1]}, {what}")
     ax.legend(fontsize="small")
     return ax
 

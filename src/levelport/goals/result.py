@@ -176,11 +176,136 @@ class IntervalResult(Generic[X]):
         table = [head]
         for row in self.rows():
             numbers = [_number(row[key]) for key in ("estimate", "lower", "upper", "wald_lower", "wald_upper")]
-            both = row["lower_status"], row["upper_status"]
-            table.append([row["name"], *numbers, both[0] if both[0] == both[1] else " / ".join(both)])
+            table.append([row["name"], *numbers, _both(row)])
         lines += aligned(table)
         lines.append(f"cost   {self.cost}; set-up {self.setup.gradient_equivalents:g}")
         return "\n".join([*lines, *(f"note   {note}" for note in self.notes)])
+
+
+@dataclass(frozen=True)
+class ProfileResult(Generic[X]):
+    """The outcome of :func:`levelport.profile`: ends for every rise.
+
+    Attributes:
+        names, estimates: of the quantities.
+        rises: in ascending order.
+        lower, upper: one list per quantity with an end per rise.
+        ends: the same as :class:`End`, (lower, upper) per quantity and rise.
+        value: f at the minimiser.
+        setup, cost: evaluations shared by all, and all evaluations with the seconds.
+    """
+
+    names: tuple[str, ...]
+    estimates: tuple[float, ...]
+    rises: tuple[float, ...]
+    ends: tuple[tuple[tuple[End[X], End[X]], ...], ...]
+    value: float
+    setup: Cost
+    cost: Cost
+
+    @property
+    def lower(self) -> list[list[float]]:
+        """Lower ends, one list per quantity with an entry per rise."""
+        return [[lower.bound for lower, _ in by_rise] for by_rise in self.ends]
+
+    @property
+    def upper(self) -> list[list[float]]:
+        """Upper ends, one list per quantity with an entry per rise."""
+        return [[upper.bound for _, upper in by_rise] for by_rise in self.ends]
+
+    @property
+    def success(self) -> bool:
+        """Whether every end is certified, or at a bound."""
+        return all(end.success for by_rise in self.ends for both in by_rise for end in both)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per quantity and rise."""
+        return [
+            {
+                "name": name,
+                "rise": rise,
+                "lower": lower.bound,
+                "upper": upper.bound,
+                "lower_status": lower.status.name.lower(),
+                "upper_status": upper.status.name.lower(),
+                "cost": (lower.cost + upper.cost).gradient_equivalents,
+            }
+            for name, by_rise in zip(self.names, self.ends, strict=True)
+            for rise, (lower, upper) in zip(self.rises, by_rise, strict=True)
+        ]
+
+    def to_frame(self) -> Any:
+        """The table as a pandas DataFrame, indexed by name and rise."""
+        import pandas
+
+        return pandas.DataFrame(self.rows()).set_index(["name", "rise"])
+
+    def plot(self, name: str | None = None, ax: Any = None) -> Any:
+        """The profile of one quantity, the first by default, with the Wald parabola beside; matplotlib's axes."""
+        from levelport.goals.plots import plot_profile
+
+        return plot_profile(self, name, ax)
+
+    def __str__(self) -> str:
+        rows = [
+            [row["name"], *(f"{row[key]:.6g}" for key in ("rise", "lower", "upper")), _both(row)] for row in self.rows()
+        ]
+        lines = aligned([["", "rise", "lower", "upper", "status"], *rows])
+        return "\n".join([*lines, f"cost   {self.cost}; set-up {self.setup.gradient_equivalents:g}"])
+
+
+@dataclass(frozen=True)
+class ContourResult(Generic[X]):
+    """The outcome of :func:`levelport.contour`: points of the boundary of a two-dimensional region, in order.
+
+    Attributes:
+        names: of the two quantities.
+        estimate: their values at the minimiser.
+        points: pairs of values, around the estimate; (inf, inf) where no boundary was found.
+        ends: the boundary points as :class:`End`, with x, status and price.
+        hull: the points are those of the region's convex hull only.
+        value, rise, confidence: f at the minimiser and what was asked for.
+        setup, cost: evaluations shared by all, and all evaluations with the seconds.
+    """
+
+    names: tuple[str, str]
+    estimate: tuple[float, float]
+    points: tuple[tuple[float, float], ...]
+    ends: tuple[End[X], ...]
+    hull: bool
+    value: float
+    rise: float
+    confidence: float | None
+    setup: Cost
+    cost: Cost
+
+    @property
+    def success(self) -> bool:
+        """Whether every point is certified, or at a bound."""
+        return all(end.success for end in self.ends)
+
+    def to_frame(self) -> Any:
+        """The points as a pandas DataFrame."""
+        import pandas
+
+        frame = pandas.DataFrame(list(self.points), columns=list(self.names))
+        frame["status"] = [end.status.name.lower() for end in self.ends]
+        return frame
+
+    def plot(self, ax: Any = None) -> Any:
+        """The region with its Wald ellipse; returns matplotlib's axes."""
+        from levelport.goals.plots import plot_contour
+
+        return plot_contour(self, ax)
+
+    def __str__(self) -> str:
+        rows = [
+            [f"{index}", f"{a:.6g}", f"{b:.6g}", end.status.name.lower()]
+            for index, ((a, b), end) in enumerate(zip(self.points, self.ends, strict=True))
+        ]
+        what = "convex hull of the region" if self.hull else "region"
+        lines = [f"boundary of the {what}, rise {self.rise:.6g} above f = {self.value:.8g}"]
+        return "\n".join([*lines, *aligned([["", *self.names, "status"], *rows]), f"cost   {self.cost}"])
 
 
 @dataclass(frozen=True)
@@ -257,6 +382,12 @@ def aligned(table: list[list[str]]) -> list[str]:
         ).rstrip()
         for row in table
     ]
+
+
+def _both(row: dict[str, Any]) -> str:
+    """The statuses of both ends, once if they agree."""
+    lower, upper = row["lower_status"], row["upper_status"]
+    return str(lower) if lower == upper else f"{lower} / {upper}"
 
 
 def _number(value: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic
@@ -11,21 +12,28 @@ import torch
 from torch import Tensor
 
 from levelport import checks
+from levelport.goals.bounds import Bounded, Bounds
 from levelport.goals.chart import Chart, Region, Site
-from levelport.goals.ends import Task
+from levelport.goals.ends import Found, Task, Warm, find_end
+from levelport.goals.goal import Aim
+from levelport.goals.pairs import Pairs
 from levelport.goals.recycled import Recycled
+from levelport.goals.result import End, EndStatus
 from levelport.numerics.curvature import hessian_by_columns
 from levelport.numerics.newton import find_minimum
 from levelport.objective import Cost, Objective, ObjectiveError, Point
 from levelport.objectives.function import as_objective
 from levelport.objectives.structure import Structure, X
-from levelport.vectors import all_finite
+from levelport.vectors import all_finite, norm
 
 _CLEARLY = 1e-2  # share of the rise that a Newton step may lower f by before x is no minimiser
 _ALWAYS = 100  # dimension up to which the Hessian is always taken
 _LARGEST = 1000  # dimension from which it never is: it has to be factorised
 _PER_QUANTITY = 15  # products per end that conjugate gradients take instead, as measured on multinomial regressions
 _PRODUCTS = 20
+_OFF = 0.3  # distance from a bound, in the variables of the search, of a start beside it, and what counts as near
+_RESTARTS = 3
+_INSIDE = 1e-3  # slack from which an end is not on the level
 
 
 def rise_of(rise: float | None, confidence: float | None, *, freedom: int = 1) -> float:
@@ -54,6 +62,7 @@ class Setup(Generic[X]):
         chart: whitening coordinates for a rise of 1, or None without Hessian.
         decrement: ½ gᵀH⁻¹g, by which a Newton step lowers f.
         cost: evaluations of the set-up.
+        bounds: on x, None without; then the objective's variables are those of :mod:`levelport.goals.bounds`.
         trouble: why no interval can be computed, or "".
     """
 
@@ -64,6 +73,7 @@ class Setup(Generic[X]):
     decrement: float
     before: Cost
     cost: Cost
+    bounds: Bounds | None = None
     trouble: str = ""
     notes: list[str] = field(default_factory=list)
 
@@ -79,28 +89,148 @@ class Setup(Generic[X]):
         noise = 1e2 * torch.finfo(self.objective.dtype).eps * abs(base) / rise
         lower_than = -max(1e-3, 4.0 * self.decrement / rise, noise)
         start = Site(torch.zeros_like(region.chart.pull(self.point.x)), self.point, region)
-        return Task(region, start, tol, lower_than, None if self.chart is not None else Recycled(region, start))
+        recycled = None if self.chart is not None else Recycled(region, start)
+        at_bound = self.bounds is not None and bool(self.bounds.at_bound(self.outer(self.point)).any())
+        return Task(region, start, tol, lower_than, recycled, at_bound)
 
     @property
     def spent(self) -> Cost:
         """Evaluations of f since the set-up began."""
         return self.objective.cost - self.before
 
+    def outer(self, point: Point) -> Tensor:
+        """The user's x, flat, of a point of the objective or of a goal."""
+        if self.bounds is None:
+            return point.x
+        assert point.inner is not None
+        return point.inner.x
+
     def assembled(self, x: Tensor) -> X:
         """A flat vector in the user's structure."""
         return self.structure.assemble(self.structure.leaves(x))
 
+    def goal(self, goal: Objective) -> Objective:
+        """A goal as a function of the objective's variables."""
+        return goal if self.bounds is None else Bounded(goal, self.bounds)
 
-def prepare(fun: Callable[[Any], Tensor] | Objective, x: X, *, rise: float, ends: int, refine: bool) -> Setup[X]:
+    def end(
+        self, task: Task, goal: Objective, name: str, side: str, max_cost: float, warm: Warm | None = None
+    ) -> tuple[End[X], Found]:
+        """Search for one end of ``goal``; the answer in the user's variables, and as it was found."""
+        began = time.perf_counter()
+        before = self.objective.cost + goal.cost
+
+        def cost() -> Cost:
+            return self.objective.cost + goal.cost - before
+
+        sign = 1.0 if side == "lower" else -1.0
+        aim = Aim(goal, sign, task.region.chart)
+        found = find_end(task, aim, lambda: _spent(cost(), max_cost), warm)
+        if self.bounds is not None:
+            for _ in range(_RESTARTS):
+                beside = self._beside(task, found)
+                if beside is None:
+                    break
+                again = find_end(task, aim, lambda: _spent(cost(), max_cost), beside)
+                if not again.reading.value < found.reading.value:
+                    break
+                found = again
+            self._note_bounds(task, goal, found, sign)
+        x = self.outer(found.site.point)
+        reached = found.reading.point.value
+        direction = None
+        if found.status is EndStatus.UNBOUNDED:
+            way = x - self.outer(task.start.point)
+            direction = self.assembled(way / float(norm(way)))
+        lower = found.lower
+        end = End(
+            name=name,
+            side=side,
+            bound=-sign * math.inf if found.status is EndStatus.UNBOUNDED else reached,
+            x=self.assembled(x),
+            quantity=reached,
+            value=found.site.point.value,
+            status=found.status,
+            angle=found.angle,
+            price=found.price / task.region.unit,
+            wald=sign * (found.origin - found.wald),
+            cost=replace(cost(), seconds=time.perf_counter() - began),
+            iterations=found.iterations,
+            detail=found.detail,
+            direction=direction,
+            minimum=self.assembled(self.outer(lower.point)) if lower is not None else None,
+            minimum_value=lower.point.value if lower is not None else math.nan,
+        )
+        return end, found
+
+    def _beside(self, task: Task, found: Found) -> Warm | None:
+        """A start off the bounds that an end could leave: where the Lagrangian falls away from the bound.
+
+        In u such an end is stationary whatever lies beside it.
+        """
+        assert self.bounds is not None
+        if found.status not in (EndStatus.CERTIFIED, EndStatus.CURVED) or not found.price > 0.0:
+            return None
+        site, reading = found.site, found.reading
+        _, first, second = self.bounds.outer(site.point.x)
+        near = first.abs() < _OFF * second.abs()
+        if not bool(near.any()):
+            return None
+        assert site.point.inner is not None
+        assert reading.point.inner is not None
+        pull = reading.sign * reading.point.inner.gradient + found.price / task.region.unit * site.point.inner.gradient
+        # x'' points from the bound into the interior.
+        leaves = near & (second * pull < 0.0)
+        if not bool(leaves.any()):
+            return None
+        u = torch.where(leaves, site.point.x + _OFF, site.point.x)
+        return Warm(task.region.chart.coordinates(u), Pairs.around_identity(task.recycled))
+
+    def _note_bounds(self, task: Task, goal: Objective, found: Found, sign: float) -> None:
+        """Put an end that ran into bounds exactly on them, and say so."""
+        assert self.bounds is not None
+        x = self.outer(found.site.point)
+        near = self.bounds.at_bound(x, task.tol * (x - self.outer(task.start.point)).abs())
+        if found.status not in (EndStatus.CERTIFIED, EndStatus.CURVED) or not bool(near.any()):
+            return
+        if found.site.slack > _INSIDE:
+            nearest = torch.where(x - self.bounds.lower < self.bounds.upper - x, self.bounds.lower, self.bounds.upper)
+            point = self.objective.at(self.bounds.inner(torch.where(near, nearest, x)))
+            reading = Aim(goal, sign, task.region.chart).at(Site(found.site.z, point, task.region))
+            if point.value <= task.region.level and reading.value <= found.reading.value:
+                found.site, found.reading = Site(found.site.z, point, task.region), reading
+            found.status, found.price = EndStatus.AT_BOUND, 0.0
+        entries = ", ".join(str(index) for index in near.nonzero()[:5, 0].tolist())
+        found.detail = "; ".join(filter(None, (found.detail, f"at a bound: entries {entries} of x")))
+
+
+def _spent(cost: Cost, most: float) -> bool:
+    return cost.gradient_equivalents >= most
+
+
+def prepare(
+    fun: Callable[[Any], Tensor] | Objective,
+    x: X,
+    *,
+    rise: float,
+    ends: int,
+    refine: bool = False,
+    bounds: Any = None,
+) -> Setup[X]:
     """Check that ``x`` is a minimiser and take what is needed there for ``ends`` ends."""
     objective, structure, flat = as_objective(fun, x)
     before = objective.cost
+    limits = None
+    if bounds is not None:
+        limits = Bounds.read(bounds, structure, flat)
+        limits.set_scale(flat, objective.at(flat).gradient, rise)
+        objective, flat = Bounded(objective, limits), limits.inner(flat)
     if refine:
         flat = find_minimum(objective, flat).x
     point = objective.at(flat, curvature=True)
 
     def made(chart: Chart | None, decrement: float, trouble: str = "") -> Setup[X]:
-        return Setup(objective, structure, point, chart, decrement, before, objective.cost - before, trouble)
+        return Setup(objective, structure, point, chart, decrement, before, objective.cost - before, limits, trouble)
 
     if not (point.finite and all_finite(flat)):
         return made(None, math.nan, f"at x f = {point.value}, ‖∇f‖ = {point.gradient_norm}")

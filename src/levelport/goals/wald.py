@@ -107,7 +107,7 @@ def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits
             search.wald = gain
         search.gains.append(gain)
         resolution = 4.0 * eps * abs(search.reading.value)
-        if search.iterations > 0 and search.remaining <= max(limits.tol * search.width, resolution):
+        if search.width > 0.0 and search.remaining <= max(limits.tol * search.width, resolution):
             search.converged = True
             return
         if search.origin - search.reading.value > limits.far * search.wald:

@@ -1,0 +1,156 @@
+"""Bounds on parameters by a smooth change of variables, as MINUIT has them.
+
+Each entry of x is a function of an entry of u that cannot leave its bounds:
+
+    lo ≤ x ≤ hi:   x = mid + half·sin u,
+    lo ≤ x:        x = lo + s (√(u² + 1) - 1),        x ≤ hi:   x = hi - s (√(u² + 1) - 1),
+
+where the scale s is the distance of the minimiser from its bound; if it lies on it, the distance over which f rises by
+``rise`` to first order. With x' and x'' the derivatives by u, entry by entry,
+
+    ∇ᵤf = x'∘∇f,      ∇²ᵤf v = x'∘∇²f (x'∘v) + x''∘∇f∘v.
+
+At a bound x' = 0: an end that runs into it is stationary in u, on this side of the level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from levelport.objective import Ledger, Objective, ObjectiveError, Point
+from levelport.objectives.structure import Structure
+
+
+class Bounds:
+    """lower ≤ x ≤ upper for flat vectors; infinite where there is none."""
+
+    def __init__(self, lower: Tensor, upper: Tensor) -> None:
+        self.lower, self.upper = lower, upper
+        self._two = torch.isfinite(lower) & torch.isfinite(upper)
+        self._low = torch.isfinite(lower) & ~self._two
+        self._high = torch.isfinite(upper) & ~self._two
+        self._scale = torch.ones_like(lower)
+
+    @classmethod
+    def read(cls, bounds: Any, structure: Structure[Any], x: Tensor) -> Bounds:
+        """From a pair (lower, upper) of numbers, None or variables like x, or from a list of a pair per entry."""
+        if isinstance(bounds, Mapping) or not hasattr(bounds, "__len__") or len(bounds) == 0:
+            raise ValueError(_FORM)
+        if isinstance(bounds[0], tuple | list) and len(bounds) == x.numel() and all(len(pair) == 2 for pair in bounds):
+            sides: list[Any] = [[-math.inf if a is None else a for a, _ in bounds], None]
+            sides[1] = [math.inf if b is None else b for _, b in bounds]
+            lower, upper = (torch.tensor(side, dtype=x.dtype, device=x.device) for side in sides)
+        elif len(bounds) == 2:
+            lower, upper = (
+                _side(side, fill, structure, x) for side, fill in zip(bounds, (-math.inf, math.inf), strict=True)
+            )
+        else:
+            raise ValueError(_FORM)
+        if not bool((lower < upper).all()):
+            raise ValueError(
+                "bounds: every lower bound must be below its upper bound; fix a parameter by leaving it out."
+            )
+        if bool(((x < lower) | (x > upper)).any()):
+            raise ObjectiveError("x lies outside its bounds; pass the minimiser within them.")
+        return cls(lower, upper)
+
+    def at_bound(self, x: Tensor, tol: Tensor | float = 0.0) -> Tensor:
+        """Which entries lie on a bound, to a millionth of the scale or to ``tol``."""
+        near = 1e-6 * torch.where(self._two, 0.5 * (self.upper - self.lower), self._scale) + tol
+        return (self._two | self._low | self._high) & ((x - self.lower <= near) | (self.upper - x <= near))
+
+    def set_scale(self, x: Tensor, gradient: Tensor, rise: float) -> None:
+        """The scale s of one-sided bounds, from the minimiser."""
+        distance = torch.where(self._low, x - self.lower, self.upper - x)
+        first_order = torch.nan_to_num(rise / gradient.abs(), posinf=1.0)
+        scale = torch.where(distance > 1e-3 * first_order, distance, first_order)
+        self._scale = torch.where(self._low | self._high, scale, self._scale)
+
+    def inner(self, x: Tensor) -> Tensor:
+        """u of x."""
+        half, mid = 0.5 * (self.upper - self.lower), 0.5 * (self.upper + self.lower)
+        u = torch.where(self._two, torch.asin(((x - mid) / half).clamp(-1.0, 1.0)), x)
+        for side, distance in ((self._low, x - self.lower), (self._high, self.upper - x)):
+            ratio = distance / self._scale
+            u = torch.where(side, (ratio * (ratio + 2.0)).clamp_min(0.0).sqrt(), u)
+        return u
+
+    def outer(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x, x' and x'' at u."""
+        half, mid = 0.5 * (self.upper - self.lower), 0.5 * (self.upper + self.lower)
+        root = (u * u + 1.0).sqrt()
+        grown = self._scale * (u * u / (root + 1.0))
+        first, second = self._scale * u / root, self._scale / root**3
+        x = torch.where(self._two, mid + half * torch.sin(u), u)
+        x = torch.where(self._low, self.lower + grown, torch.where(self._high, self.upper - grown, x))
+        x = torch.minimum(torch.maximum(x, self.lower), self.upper)
+        sign = torch.where(self._low, 1.0, -1.0).to(u.dtype)
+        one_sided = self._low | self._high
+        d1 = torch.where(self._two, half * torch.cos(u), torch.where(one_sided, sign * first, torch.ones_like(u)))
+        d2 = torch.where(self._two, -half * torch.sin(u), torch.where(one_sided, sign * second, torch.zeros_like(u)))
+        return x, d1, d2
+
+
+_FORM = (
+    "bounds must be a pair (lower, upper), each a number, None, or in the structure of x; or a list with a pair "
+    "(lower, upper) for every entry of x."
+)
+
+
+def _side(side: Any, fill: float, structure: Structure[Any], x: Tensor) -> Tensor:
+    if side is None or isinstance(side, int | float):
+        return torch.full_like(x, fill if side is None else float(side))
+    try:
+        flat = structure.flatten(side).to(x)
+    except (TypeError, AttributeError, RuntimeError) as error:
+        raise ValueError(_FORM) from error
+    if flat.shape != x.shape:
+        raise ValueError(f"bounds has {flat.numel()} entries on one side, but x has {x.numel()}. {_FORM}")
+    return torch.where(torch.isnan(flat), torch.full_like(flat, fill), flat)
+
+
+class Bounded(Objective):
+    """f as a function of u; the ledger is shared with f."""
+
+    def __init__(self, objective: Objective, bounds: Bounds) -> None:
+        self.objective, self.bounds = objective, bounds
+        self.ledger = objective.ledger
+        self.dimension, self.dtype, self.device = objective.dimension, objective.dtype, objective.device
+        self.deterministic = objective.deterministic
+
+    def at(self, x: Tensor, *, curvature: bool = False) -> Point:
+        outer, first, second = self.bounds.outer(x)
+        return _BoundedPoint(x, self.objective.at(outer, curvature=curvature), first, second)
+
+    def verify_deterministic(self, point: Point) -> None:
+        assert point.inner is not None
+        self.objective.verify_deterministic(point.inner)
+
+
+class _BoundedPoint(Point):
+    """A point of f, which does the counting."""
+
+    inner: Point
+
+    def __init__(self, x: Tensor, inner: Point, first: Tensor, second: Tensor) -> None:
+        super().__init__(x, Ledger())
+        self.inner = inner
+        self._first, self._second = first, second
+
+    def release(self) -> None:
+        self.inner.release()
+
+    def _evaluate_value(self) -> float:
+        return self.inner.value
+
+    def _evaluate_gradient(self) -> tuple[float, Tensor]:
+        gradient = self._first * self.inner.gradient
+        return self.inner.value, gradient
+
+    def _evaluate_hvp(self, v: Tensor) -> Tensor:
+        return self._first * self.inner.hvp(self._first * v) + self._second * self.inner.gradient * v

@@ -1,0 +1,86 @@
+"""Bounds on parameters, against closed forms of quadratics."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+import levelport
+from levelport import ObjectiveError
+from levelport.goals import EndStatus
+from levelport.goals.bounds import Bounded, Bounds
+from levelport.objectives import FunctionObjective
+
+
+def tilted(center: tuple[float, float]):  # type: ignore[no-untyped-def]
+    def f(v: Tensor) -> Tensor:
+        a, b = v[0] - center[0], v[1] - center[1]
+        return a * a + b * b + a * b
+
+    return f
+
+
+def bounded_ends(center: tuple[float, float], low: float, x: Tensor) -> list[float]:
+    """Ends of v₁ over {f ≤ f(x) + 1, v₀ ≥ low}, by a fine grid in v₀."""
+    level = float(tilted(center)(x)) + 1.0
+    a = torch.linspace(low, low + 4.0, 400_001, dtype=torch.float64) - center[0]
+    root = ((a / 2.0) ** 2 - (a * a - level)).clamp_min(-1.0)
+    inside = root >= 0.0
+    b = root.clamp_min(0.0).sqrt()
+    return [float((-a / 2.0 - b)[inside].min()) + center[1], float((-a / 2.0 + b)[inside].max()) + center[1]]
+
+
+@pytest.mark.parametrize("bounds", [(0.0, None), [(0.0, 5.0), (None, None)]], ids=["one side", "two sides"])
+def test_end_at_a_bound(bounds: object) -> None:
+    x = torch.tensor([0.2, 3.0], dtype=torch.float64)
+    result = levelport.interval(tilted((0.2, 3.0)), x, rise=1.0, bounds=bounds)
+    assert result.ends[0][0].status is EndStatus.AT_BOUND
+    assert float(result.lower[0]) == 0.0
+    assert float(result.upper[0]) == pytest.approx(0.2 + math.sqrt(4.0 / 3.0), rel=1e-3)
+    expected = bounded_ends((0.2, 3.0), 0.0, x)
+    assert result.lower[1] == pytest.approx(expected[0], abs=2e-3)
+    assert result.upper[1] == pytest.approx(expected[1], abs=2e-3)
+    assert result.success
+
+
+@pytest.mark.parametrize("bounds", [(0.0, None), [(0.0, 5.0), (None, None)]], ids=["one side", "two sides"])
+def test_minimizer_on_a_bound(bounds: object) -> None:
+    """The free minimum lies beyond the bound; others may leave it although their gradient there vanishes."""
+    x = torch.tensor([0.0, 2.75], dtype=torch.float64)
+    result = levelport.interval(tilted((-0.5, 3.0)), x, rise=1.0, bounds=bounds)
+    assert result.ends[0][0].status is EndStatus.AT_BOUND
+    assert float(result.lower[0]) == 0.0
+    expected = bounded_ends((-0.5, 3.0), 0.0, x)
+    assert result.lower[1] == pytest.approx(expected[0], abs=2e-3)
+    assert result.upper[1] == pytest.approx(expected[1], abs=2e-3)
+    level = float(tilted((-0.5, 3.0))(x)) + 1.0
+    assert float(result.upper[0]) == pytest.approx(-0.5 + math.sqrt(level * 4.0 / 3.0), rel=2e-3)
+
+
+def test_derivatives_of_the_change_of_variables() -> None:
+    inf = math.inf
+    bounds = Bounds(
+        torch.tensor([0.0, -inf, -1.0, -inf], dtype=torch.float64), torch.tensor([inf, 3.0, 2.0, inf]).double()
+    )
+    x = torch.tensor([0.5, 1.0, 0.3, 0.7], dtype=torch.float64)
+    bounds.set_scale(x, torch.ones_like(x), 1.0)
+    f = FunctionObjective(lambda v: (v**3).sum() + v[0] * v[1] * v[2] * v[3], like=x)
+    point = Bounded(f, bounds).at(bounds.inner(x) + 0.1, curvature=True)
+    assert torch.allclose(bounds.outer(bounds.inner(x))[0], x)
+    v = torch.tensor([1.0, -2.0, 0.5, 1.5], dtype=torch.float64)
+    step = 1e-6
+    ahead, behind = (Bounded(f, bounds).at(point.x + sign * step * v) for sign in (1.0, -1.0))
+    assert (ahead.value - behind.value) / (2.0 * step) == pytest.approx(float(point.gradient @ v), rel=1e-7)
+    assert torch.allclose((ahead.gradient - behind.gradient) / (2.0 * step), point.hvp(v), rtol=1e-6)
+
+
+def test_bad_bounds_are_named() -> None:
+    x = torch.zeros(2, dtype=torch.float64)
+    for bounds, words in (((1.0, 0.0), "below its upper"), (3.0, "must be a pair"), ([(0, 1)] * 3, "must be a pair")):
+        with pytest.raises(ValueError, match=words):
+            levelport.interval(lambda v: (v**2).sum(), x, rise=1.0, bounds=bounds)
+    with pytest.raises(ObjectiveError, match="outside its bounds"):
+        levelport.interval(lambda v: (v**2).sum(), x, rise=1.0, bounds=(1.0, None))

@@ -1,0 +1,95 @@
+"""``contour`` and ``profile`` against closed forms and ``interval``, and their pictures."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from likelihoods import hill
+from torch import Tensor
+
+import levelport
+
+DTYPE = torch.float64
+
+
+def ellipse(v: Tensor) -> Tensor:
+    return v[0] ** 2 + v[0] * v[1] + v[1] ** 2 + 0.5 * (v[2] - v[0]) ** 2
+
+
+def banana(v: Tensor) -> Tensor:
+    return v[0] ** 2 + (3.0 * (v[1] - v[0] ** 2)) ** 2 + v[2] ** 2
+
+
+@pytest.mark.parametrize("functions", [False, True], ids=["rays", "support points"])
+def test_contour_of_an_ellipse(functions: bool) -> None:
+    pair = (lambda v: v[0], lambda v: v[1]) if functions else (0, 1)
+    result = levelport.contour(ellipse, torch.zeros(3, dtype=DTYPE), pair, rise=2.0, points=16)
+    assert result.success
+    assert result.hull is functions
+    assert [a * a + a * b + b * b for a, b in result.points] == pytest.approx([2.0] * 16, rel=2e-3)
+
+
+def test_contour_that_is_not_convex() -> None:
+    result = levelport.contour(banana, torch.zeros(3, dtype=DTYPE), (0, 1), rise=1.0, points=24)
+    values = [a * a + (3.0 * (b - a * a)) ** 2 for a, b in result.points]
+    assert result.success
+    assert values == pytest.approx([1.0] * 24, rel=5e-3)
+
+
+def test_contour_is_free_of_units() -> None:
+    units = torch.tensor([1e-6, 1e5, 1.0], dtype=DTYPE)
+    zero = torch.zeros(3, dtype=DTYPE)
+    plain = levelport.contour(ellipse, zero, (0, 1), rise=2.0, points=8)
+    scaled = levelport.contour(lambda v: 1e4 * ellipse(v / units), zero, (0, 1), rise=2e4, points=8)
+    for (a, b), (c, d) in zip(plain.points, scaled.points, strict=True):
+        assert (c / 1e-6, d / 1e5) == pytest.approx((a, b), rel=1e-3, abs=1e-3)
+
+
+def test_joint_confidence_uses_two_degrees_of_freedom() -> None:
+    result = levelport.contour(ellipse, torch.zeros(3, dtype=DTYPE), (0, 1), confidence=0.95, points=3)
+    assert result.rise == pytest.approx(-math.log(0.05))
+
+
+def test_profile_agrees_with_intervals() -> None:
+    problem = hill(1)
+    x = problem.minimizer()
+    rises = [0.5, 1.0, 2.0, 4.0]
+    result = levelport.profile(problem.fun, x, [3], rises=rises)
+    assert result.success
+    for index, rise in enumerate(rises):
+        alone = levelport.interval(problem.fun, x, [3], rise=rise, tol=1e-5)
+        half = 0.5 * float(alone.upper - alone.lower)
+        assert abs(result.upper[0][index] - float(alone.upper)) <= 1e-3 * half
+        assert abs(result.lower[0][index] - float(alone.lower)) <= 1e-3 * half
+    assert all(
+        end.value <= result.value + rise for rise, both in zip(rises, result.ends[0], strict=True) for end in both
+    )
+
+
+def test_pictures_are_labelled() -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    problem = hill(1)
+    x = problem.minimizer()
+    forest = levelport.interval(problem.fun, x, confidence=0.95).plot()
+    curve = levelport.profile(problem.fun, x, [0], rises=[0.5, 1.92], names=["bottom"]).plot()
+    region = levelport.contour(problem.fun, x, (0, 1), confidence=0.95, points=8).plot()
+    assert [tick.get_text() for tick in forest.get_yticklabels()] == ["x[0]", "x[1]", "x[2]", "x[3]"]
+    assert curve.get_xlabel() == "bottom"
+    assert "95 % confidence" in region.get_title()
+    assert "Wald interval" in [text.get_text() for text in forest.get_legend().get_texts()]
+    plt.close("all")
+
+
+def test_bad_arguments_are_named() -> None:
+    x = torch.zeros(3, dtype=DTYPE)
+    with pytest.raises(ValueError, match="two different entries"):
+        levelport.contour(ellipse, x, (1, 1), rise=1.0)
+    with pytest.raises(ValueError, match="every rise must be positive"):
+        levelport.profile(ellipse, x, rises=[1.0, -1.0])
+    with pytest.raises(ValueError, match="entry 7"):
+        levelport.interval(ellipse, x, [7], rise=1.0)

@@ -11,6 +11,8 @@ and values stay as they are. A test that fails under one seed and passes under a
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,6 +22,7 @@ from torch import Tensor
 from levelport.objective import Point
 
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+sys.path.append(str(Path(__file__).parent / "tools"))  # tests import scripts from there
 settings.register_profile("levelport", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("levelport")
 

@@ -1,11 +1,11 @@
-"""What each mechanism of the default solver is worth: docs/results/solvers-ablations.{csv,md}.
+"""What each mechanism of the default solver is worth: the table "ablations" of docs/results/development.md.
 
     python tools/solver_ablations.py                  # everything, about 40 minutes of one core
     python tools/solver_ablations.py "pairs of log"   # these rows again, the others stay
 
-The development half of the zoo and the problems for practice, each problem from its start and from one that is 5 %
-away, with each budget: what is returned counts, as the zoo's referee sees it. A row is the solver with one thing
-changed; the last ones are other solvers.
+The development set, each problem from its start and from one that is 5 % away, with each budget: what is returned
+counts, as the referee of the benchmark evaluates it. A row is the solver with one thing changed; the last ones are
+other solvers. Numbers, as logarithms of the growth, are kept in docs/results/ablations.csv.gz.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-import levelport_lab.bench.zoo_practice  # noqa: F401  (enters its species)
-from levelport.numerics.lbfgs import QuasiNewton
+import development_networks  # noqa: F401  (registers the second part of the development set)
+from development_models import DEVELOPMENT
+from levelport.numerics.tangent_lbfgs import _NEW, _Vectors
 from levelport.objective import Point
 from levelport.solvers import Auto, Solver, TeleportProblem
 from levelport.solvers.certificate import Frame
-from levelport_lab.bench.zoo import GROUPS, Animal, everyone
-from levelport_lab.bench.zoo_baselines import PlainAscent
-from levelport_lab.bench.zoo_run import Budget, Contestant, score
-from levelport_lab.problems.atomic import write_text
+from levelport_lab.bench.cases import GROUPS, Case, all_cases
+from levelport_lab.bench.plain_ascent import PlainAscent
+from levelport_lab.bench.report import Table, write_page
+from levelport_lab.bench.solver_runs import Budget, Contestant, score
 
 ASCENT, WALLS = "levelport.solvers.ascent.", "levelport.solvers.walls."
 LBFGS = "levelport.numerics.lbfgs.QuasiNewton."
@@ -119,77 +120,63 @@ VARIANTS: dict[str, Variant] = {
     "any promise": Variant("steps that promise more than e²-fold growth are tried", {ASCENT + "_LONGEST": math.inf}),
     "memory 10": Variant("ten pairs", make=lambda: Auto(memory=10)),
     "memory 20": Variant("twenty pairs", make=lambda: Auto(memory=20)),
-    "plain L-BFGS": Variant("the textbook method of the zoo", make=lambda: PlainAscent("lbfgs")),
-    "plain CG": Variant("the textbook method of the zoo", make=lambda: PlainAscent("cg")),
+    "plain L-BFGS": Variant("the textbook method of the benchmark", make=lambda: PlainAscent("lbfgs")),
+    "plain CG": Variant("the textbook method of the benchmark", make=lambda: PlainAscent("cg")),
 }
 
 
-def run(name: str, animal: Animal, draw: int, budgets: tuple[Budget, ...] = BUDGETS) -> dict[str, Any]:
+def run(name: str, case: Case, draw: int, budgets: tuple[Budget, ...] = BUDGETS) -> dict[str, Any]:
     """One variant on one problem: the logarithm of the growth for each budget."""
     variant = VARIANTS[name]
     with ExitStack() as changed:
         for place, value in variant.changes.items():
             changed.enter_context(patch(place, value))
-        seen = [score(Contestant(name, variant.make), animal, budget, draw) for budget in budgets]
+        seen = [score(Contestant(name, variant.make), case, budget, draw) for budget in budgets]
     heights = [math.log(one.gradient_norm / one.start_norm) for one in seen]
     facts = {budget.name: height for budget, height in zip(budgets, heights, strict=True)}
-    return {"variant": name, "problem": animal.name, "draw": draw, "group": animal.species.group, **facts}
+    return {"variant": name, "problem": case.name, "draw": draw, "group": case.group, **facts}
 
 
-def page(table: pd.DataFrame) -> str:
-    """Geometric means of reached/best per group, and how sure the differences from the default are."""
+def summary(table: pd.DataFrame) -> Table:
+    """Return geometric means of returned/best per group, and how certain the differences from the default are.
+
+    Best is the most that any row found. The last columns have the mean of log(row/default) over all networks, with its
+    standard error: a row within two of them cannot be told from the default.
+    """
     columns = [budget.name for budget in BUDGETS]
     best = table.groupby(["problem", "draw"])[columns].max().max(axis=1).rename("best").reset_index()
     table = table.merge(best, on=["problem", "draw"])
-    count = table[table["variant"] == AS_IT_IS].groupby("group").size()
-    lines = [
-        "# What each mechanism of the default solver is worth",
-        "",
-        "Written by `python tools/solver_ablations.py`; numbers, as logarithms of the growth, in",
-        "`solvers-ablations.csv`. The development half of the zoo and more problems for practice: "
-        f"{', '.join(f'{count[group] // DRAWS} {group}' for group in GROUPS)} problems,",
-        "from two starts each. A cell has the geometric mean of returned/best with 25 and 50 HVPs and with 150",
-        "gradient equivalents, best being the most that any row found. The last columns compare with the default: the",
-        "mean of log(row/default) over all networks, with its standard error. A row within two of them cannot be told",
-        "from the default.",
-        "",
-        f"| | {' | '.join(GROUPS)} | against the default, 50 HVPs | 150 gradient equivalents |",
-        "| --- |" + " --- |" * len(GROUPS) + " ---: | ---: |",
-    ]
     default = table[table["variant"] == AS_IT_IS].set_index(["problem", "draw"])
-    for name in VARIANTS:
-        rows = table[table["variant"] == name]
-        if rows.empty:
-            continue
-        cells = []
-        for group in GROUPS:
+    lines = []
+    for name in [name for name in VARIANTS if name in set(table["variant"])]:
+        rows, cells = table[table["variant"] == name], []
+        for group in GROUPS[:3]:
             mine = rows[rows["group"] == group]
-            cells.append(
-                " / ".join(f"{math.exp((mine[one] - mine['best']).mean()):.2f}".removeprefix("0") for one in columns)
-            )
+            cells.append(f"{math.exp((mine['50 hvps'] - mine['best']).mean()):.2f}")
         networks = rows[rows["group"] != "statistical"].set_index(["problem", "draw"])
         for one in ("50 hvps", "150 ge"):
             difference = (networks[one] - default.loc[networks.index, one]).groupby("problem").mean()
-            cells.append("" if name == AS_IT_IS else f"{difference.mean():+.3f} ± {difference.sem():.3f}")
-        lines.append(f"| {name}: {VARIANTS[name].means} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+            cells.append("-" if name == AS_IT_IS else f"{difference.mean():+.3f} ± {difference.sem():.3f}")
+        lines.append([f"{name}: {VARIANTS[name].means}", *cells])
+    header = ["row", *GROUPS[:3], "log ratio, 50 HVPs", "log ratio, 150 gradient equivalents"]
+    return Table("ablations", header, lines)
 
 
 def main() -> None:
-    """Run what was asked for, keep the rest, write both files."""
+    """Run what was asked for, keep the rest, write the numbers and the table."""
     torch.set_num_threads(1)
     names = sys.argv[1:] or list(VARIANTS)
     if unknown := [name for name in names if name not in VARIANTS]:
         sys.exit(f"No such row: {', '.join(unknown)}. There are: {', '.join(VARIANTS)}.")
-    numbers = RESULTS / "solvers-ablations.csv"
+    numbers = RESULTS / "ablations.csv.gz"
     table = pd.read_csv(numbers) if numbers.exists() else pd.DataFrame(columns=["variant"])
-    animals = [animal for animal in everyone().values() if animal.species.half == "development"]
+    cases = list(all_cases(DEVELOPMENT).values())
     for name in names:
-        found = [run(name, animal, draw) for animal in animals for draw in range(DRAWS)]
+        found = [run(name, case, draw) for case in cases for draw in range(DRAWS)]
         table = pd.concat([table[table["variant"] != name], pd.DataFrame(found)], ignore_index=True)
-        write_text(numbers, table.to_csv(index=False, float_format="%.6g"))
+        table.to_csv(numbers, index=False, float_format="%.6g", compression={"method": "gzip", "mtime": 0})
         print(name, flush=True)
-    write_text(RESULTS / "solvers-ablations.md", page(table))
+    write_page(RESULTS / "development.md", [summary(table)])
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from levelport.optim._minimize import minimize
 from levelport_lab.bench.competitors import COMPETITORS, competitor_named
 from levelport_lab.bench.instances import ProblemName
 from levelport_lab.bench.metered import Enough, Metered, NumpyFunctions, TorchFunction
-from levelport_lab.bench.own_cost import peak_of_this_process
 from levelport_lab.bench.races import race
 from levelport_lab.problems.quadratics import Quadratic
 
@@ -123,10 +122,3 @@ def test_products_do_not_vanish_without_grad_mode() -> None:
         assert early.gradient.requires_grad is False
         for point in (early, late):
             torch.testing.assert_close(point.hvp(v), torch.tensor([1330.0, 480.0], dtype=torch.float64))
-
-
-def test_peak_memory_sees_what_was_allocated() -> None:
-    before = peak_of_this_process()
-    size = int(before) // 8 + 2**24  # more than everything so far, in float64
-    torch.ones(size, dtype=torch.float64)
-    assert peak_of_this_process() - before > 0.9 * 8 * 2**24

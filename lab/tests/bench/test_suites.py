@@ -1,25 +1,27 @@
-"""The suites that have pages of their own, in miniature: from a specification to the page."""
+"""The suites in miniature: from a specification to the printed table and the page."""
 
 from __future__ import annotations
 
 import inspect
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from click.testing import Result
+from typer import Typer
+from typer.testing import CliRunner
 
-from levelport_lab.bench import cost_table, equal_cost, safety
-from levelport_lab.bench import page as benchmark_page
+from levelport_lab.bench import cost_table, equal_cost, safety, suites
 from levelport_lab.bench.competitors import ALONE, OURS
 from levelport_lab.bench.equal_cost import EqualCostSpec, tuned_inside
-from levelport_lab.bench.growth import HvpSpec
 from levelport_lab.bench.instances import ProblemName
-from levelport_lab.bench.page import FullerPageError, NothingToReportError, write_pages
 from levelport_lab.bench.races import RaceSpec
 from levelport_lab.bench.safety import TwinsSpec
-from levelport_lab.bench.suites import SUITES
+from levelport_lab.bench.suites import SUITES, NothingToReportError, results, write_report
+from levelport_lab.choices import Tier
 from levelport_lab.cli.bench import bench_command
 from levelport_lab.engine.spec import RunSpec
 from levelport_lab.engine.store import Store
@@ -32,22 +34,36 @@ def stored(tmp_path: Path, *specs: RunSpec) -> Store:
     return store
 
 
-def test_attribution_becomes_a_page(tmp_path: Path) -> None:
+def replaced(monkeypatch: pytest.MonkeyPatch, name: str, *specs: RunSpec) -> None:
+    """Let the suite ``name`` have these tasks only."""
+    suite = SUITES[name]
+    fields = (suite.rows, suite.key, suite.tables, suite.page, suite.picture, suite.seeded)
+    monkeypatch.setitem(SUITES, name, suites.Suite(lambda tier, seed: list(specs), *fields))
+
+
+def invoke(arguments: Sequence[str]) -> Result:
+    app = Typer()
+    app.command()(bench_command)
+    return CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}).invoke(app, list(arguments))
+
+
+@pytest.mark.parametrize("name", SUITES)
+@pytest.mark.parametrize("tier", ["quick", "full"])
+def test_tasks_have_keys_of_their_own(name: str, tier: Tier) -> None:
+    specs = SUITES[name].specs(tier, 0)
+    assert specs
+    assert len({spec.key for spec in specs}) == len(specs)
+    assert all(spec.rough_seconds > 0.0 for spec in specs)
+    other = {spec.key for spec in SUITES[name].specs(tier, 1)}
+    assert other.isdisjoint(spec.key for spec in specs) == SUITES[name].seeded
+
+
+def test_attribution_is_part_of_logistic(tmp_path: Path) -> None:
     problem = ProblemName("all samples", cost_table.DATA, 1e-3)
     store = stored(tmp_path, RaceSpec(problem, OURS, 40.0), RaceSpec(problem, cost_table.MAIN[0], 40.0))
-    written = write_pages(store, tmp_path / "report")
-    assert [path.name for path in written] == ["attribution.md"]  # and no page of a benchmark that was not run
-    page = (tmp_path / "report" / "attribution.md").read_text()
-    assert f"| {OURS} |" in page
-    assert f"| {cost_table.MAIN[0]} | not reached | not reached | not reached |" in page
-
-
-def test_products_in_closed_form_are_those_of_autograd(tmp_path: Path) -> None:
-    store = stored(tmp_path, HvpSpec("logreg/titanic", repeats=3))
-    (run,) = next(iter(store.look().results.values())).runs
-    assert run.facts["difference"] < 1e-12
-    write_pages(store, tmp_path / "report")
-    assert "| logreg/titanic (1761 × 4) |" in (tmp_path / "report" / "benchmark.md").read_text()
+    (table,) = SUITES["logistic"].tables(results("logistic", store))
+    assert table.name == "attribution, reg 1e-3"
+    assert [cost_table.MAIN[0], "-", "-", "-"] in list(table.rows)
 
 
 def test_safety_becomes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,80 +76,82 @@ def test_safety_becomes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         EqualCostSpec(network, "SGD", budget=120.0),
         EqualCostSpec(network, OURS, budget=120.0),
     )
-    written = write_pages(store, tmp_path / "report")
-    assert {path.name for path in written} == {"safety.csv", "safety-equal-cost.csv", "safety.md"}
-    table = pd.read_csv(tmp_path / "report" / "safety.csv")
-    assert list(table["schedule"].value_counts()) == [2, 2]
-    assert (table["finite"] == 1).all()
-    assert table[table["schedule"] == "every 20"]["teleports"].min() > 0
-    sgd, ours = pd.read_csv(tmp_path / "report" / "safety-equal-cost.csv").to_dict("records")
+    written = write_report("safety", results("safety", store), tmp_path)
+    assert {path.name for path in written} == {"safety.csv", "safety.md"}
+    rows = pd.read_csv(tmp_path / "safety.csv")
+    steps, cost = rows[rows["compared at"] == "equal steps"], rows[rows["compared at"] == "equal cost"]
+    assert list(steps["schedule"].value_counts()) == [2, 2]
+    assert (steps["finite"] == 1).all()
+    assert steps[steps["schedule"] == "every 20"]["teleports"].min() > 0
+    sgd, ours = cost.to_dict("records")
     assert sgd["worst"] >= sgd["last"] > 0.0
     assert min(sgd["worse_below"], sgd["worse_above"]) > 1.0
     assert ours["optimizer"] == OURS
     assert ours["worst"] <= 1.05
-    page = (tmp_path / "report" / "safety.md").read_text()
-    assert "all 4 runs are finite and safe" in page
-    assert "minimize against GD-Armijo, confirmation" in page
-    assert "Networks run: development 0, confirmation 1, fresh 0" in page
+    page = (tmp_path / "safety.md").read_text()
+    assert "| momentum 0.02, every 20 | 2/2 |" in page
+    assert f"| {OURS}, confirmation | 1 |" in page
 
 
-def test_a_page_from_a_partial_store_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    specs = [RaceSpec(ProblemName("quadratic", "condition 1e2"), name, 200.0) for name in (OURS, ALONE)]
-    store = stored(tmp_path, *specs)
-    write_pages(store, tmp_path / "report")
-    page = (tmp_path / "report" / "benchmark.md").read_text()
-    assert "This page is not complete" in page
-    assert "| logistic | 0 of " in page
-    monkeypatch.setattr(benchmark_page, "PARTS", ("functions",))
-    monkeypatch.setitem(SUITES, "functions", lambda tier: list(specs))
-    write_pages(store, tmp_path / "report")
-    page = (tmp_path / "report" / "benchmark.md").read_text()
-    assert "This page is not complete" not in page
-    assert "| functions | 2 of 2 | 2 of 2 |" in page
-
-
-def files_in(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-
-
-def test_only_the_pages_of_the_suites_asked_for_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(safety, "STEPS", 10)
-    problem = ProblemName("all samples", cost_table.DATA, 1e-3)
-    product, report = HvpSpec("logreg/titanic", repeats=3), tmp_path / "report"
-    monkeypatch.setitem(SUITES, "hvp", lambda tier: [product])
-    store = stored(tmp_path, product, RaceSpec(problem, OURS, 40.0), TwinsSpec("tanh", "momentum 0.02", 0))
-    written = write_pages(store, report, ["safety"])
-    assert {path.name for path in written} == set(files_in(report)) == {"safety.csv", "safety.md"}
-    assert [path.name for path in write_pages(store, report, ["attribution"])] == ["attribution.md"]
-    assert {path.name for path in write_pages(store, report, ["hvp"])} == {"benchmark-hvp.csv", "benchmark.md"}
-    assert len(write_pages(store, report)) == len(files_in(report)) == 5
-
-
-@pytest.mark.parametrize("suite", ["logistic", "attribution", "safety", "families", "solvers"])
-def test_a_suite_without_results_is_an_error_and_nothing_is_written(suite: str, tmp_path: Path) -> None:
-    """The first shares its page with a suite that has some."""
-    store = stored(tmp_path, HvpSpec("logreg/titanic", repeats=3))
-    with pytest.raises(NothingToReportError, match=f"there are no results of {suite} in"):
-        write_pages(store, tmp_path / "report", [suite])
-    assert not (tmp_path / "report").exists()
-
-
-def test_a_fuller_page_is_not_replaced(tmp_path: Path) -> None:
-    """A store with one suite, or a part of one, does not cut what another store has told."""
-    report = tmp_path / "report"
+def test_report_writes_only_the_suite_asked_for(tmp_path: Path) -> None:
     races = [RaceSpec(ProblemName("function", "booth"), name, 50.0) for name in (OURS, ALONE)]
-    small = [RaceSpec(ProblemName("all samples", cost_table.DATA, reg), OURS, 20.0) for reg in (1e-6, 1e-3)]
-    write_pages(stored(tmp_path / "whole", *races, *small), report)
-    before = files_in(report)
-    for name, specs, lost in (
-        ("other", [HvpSpec("logreg/titanic", repeats=3)], r"benchmark\.csv has 2 rows and would have 0"),
-        ("part", races[:1], r"benchmark\.csv has 2 rows and would have 1"),
-        ("small", small[:1], r"attribution\.md has 6 rows and would have 5"),
+    network = [RaceSpec(ProblemName("network", "mlp-relu-5/blood", 1e-4), name, 20.0) for name in (OURS, ALONE)]
+    store = stored(tmp_path, *races, *network)
+    report = tmp_path / "report"
+    done = invoke(["functions", "--no-run", "--out", str(store.root), "--report", str(report)])
+    assert done.exit_code == 0, done.output
+    assert {path.name for path in report.iterdir()} == {"functions.csv", "benchmark.md"}
+    done = invoke(["networks", "--no-run", "--out", str(store.root), "--report", str(report)])
+    assert done.exit_code == 0, done.output
+    page = (report / "benchmark.md").read_text()
+    assert page.count("<!-- table ") == 2
+    assert (report / "networks.png").stat().st_size > 0
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_suite_without_results_is_an_error(suite: str, tmp_path: Path) -> None:
+    with pytest.raises(NothingToReportError, match=f"there are no results of {suite} in"):
+        results(suite, Store(tmp_path / "store", make=False))
+
+
+def test_command_ends_with_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replaced(monkeypatch, "functions", RaceSpec(ProblemName("function", "booth"), OURS, 50.0))
+    done = invoke(["functions", "--out", str(tmp_path / "a")])
+    assert done.exit_code == 0
+    assert re.search(r"\nbooth +[\d.]+\n\n.*docs/results/benchmark\.md\n$", done.output)
+
+
+def test_interrupted_run_reports_what_is_there(tmp_path: Path) -> None:
+    """One race of 1340, and not one by the methods that others are compared with."""
+    store = stored(tmp_path, RaceSpec(ProblemName("logistic", "logreg/blood", 1e-3), ALONE, 5000.0))
+    done = invoke(["logistic", "--no-run", "--out", str(store.root), "--report", str(tmp_path / "report")])
+    assert done.exit_code == 0, done.output
+    assert "logistic: 1 of 1340 tasks have been run." in done.output
+    assert re.search(rf"{ALONE} +1/1 ", done.output)
+    assert len(pd.read_csv(tmp_path / "report" / "logistic.csv")) == 1
+
+
+def test_command_refuses_with_a_suggestion(tmp_path: Path) -> None:
+    out = ["--out", str(tmp_path / "a")]
+    for arguments, code, said in (
+        (["logistik"], 2, "logistic"),
+        (["logistic", "--tier", "huge"], 2, "'quick', 'full'"),
+        (["safety", "--seed", "1"], 2, "safety has no other splits"),
+        (["solvers", "--no-run"], 1, "there are no results of solvers"),
     ):
-        with pytest.raises(FullerPageError, match=lost):
-            write_pages(stored(tmp_path / name, *specs), report)
-    assert files_in(report) == before
-    write_pages(stored(tmp_path / "whole", *races, *small), report)  # as much as before is no loss
+        done = invoke([*arguments, *out])
+        assert done.exit_code == code
+        assert said in done.output
+    assert list(tmp_path.iterdir()) == []  # a command that only looks makes no directories
+
+
+def test_failed_tasks_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replaced(monkeypatch, "logistic", RaceSpec(ProblemName("logistic", "logreg/no-such-data", 1e-3), OURS, 50.0))
+    done = invoke(["logistic", "--out", str(tmp_path / "a")])
+    assert done.exit_code == 1
+    assert "failed: " in done.output
+    assert "There is no data set 'no-such-data'" in done.output
+    assert "there are no results of logistic" in done.output
 
 
 def test_step_sizes_are_tuned_inside_the_grid() -> None:

@@ -1,4 +1,4 @@
-"""Paths of the ascent on networks of the zoo: how far from the level they may lie, and how they return to it."""
+"""Paths of the ascent on networks: how far from the level they may lie, and how they return to it."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ import math
 
 import pytest
 
-import levelport_lab.bench.zoo_practice
-import levelport_lab.bench.zoo_run  # noqa: F401  (both enter their species)
 from levelport import teleport
 from levelport.objective import Point
 from levelport.solvers import Auto, ascent
 from levelport.solvers.certificate import Certificate
 from levelport.solvers.result import TraceRow
-from levelport_lab.bench.zoo import everyone
+from levelport_lab.bench.cases import all_cases
+
+development = pytest.importorskip("development_networks", reason="tools/ is not part of this copy")
+CASES = all_cases(development.DEVELOPMENT)
 
 
 @pytest.mark.parametrize(
     ("name", "draw"),
-    [("attention block@0", 0), ("practice tanh breast-cancer 200@0", 1), ("layer norm network@50", 0)],
+    [("attention block@0", 0), ("extra tanh breast-cancer 200@0", 1), ("layer norm network@50", 0)],
 )
 def test_the_path_is_no_higher_above_the_level_than_valleys_are_deep(name: str, draw: int) -> None:
     """Far above the level a classifier's loss is nearly linear, and a parabola along the normal believes in a way down
     that is not there. Without a limit the first of these paths goes up to f = 327, where the level is 1.5.
     """
-    animal = everyone()[name]
-    level = animal.objective().at(animal.start(draw)).value
+    case = CASES[name]
+    level = case.objective().at(case.start(draw)).value
     excess, size, reach = 0.0, math.inf, math.inf
 
     def see(row: TraceRow, point: Point) -> None:
@@ -37,7 +38,7 @@ def test_the_path_is_no_higher_above_the_level_than_valleys_are_deep(name: str, 
         excess, size = point.value - level, point.gradient_norm
         reach = min(reach, size / curvature) if curvature > 0.0 else reach
 
-    result = teleport(animal.objective(), animal.start(draw), Auto(max_hvps=50), callback=see)
+    result = teleport(case.objective(), case.start(draw), Auto(max_hvps=50), callback=see)
     assert result.nit > 40
     assert result.gradient_norm > 5.0 * result.gradient_norm_start
 
@@ -47,13 +48,13 @@ def test_after_a_broken_promise_the_path_keeps_nearer_to_the_level(monkeypatch: 
     It must not fail in the same way again and again.
     """
     monkeypatch.setattr(ascent, "_LEFT_OF_DEPTH", 100.0)
-    animal = everyone()["attention block@0"]
-    result = teleport(animal.objective(), animal.start(), Auto(max_hvps=50))
+    case = CASES["attention block@0"]
+    result = teleport(case.objective(), case.start(), Auto(max_hvps=50))
     assert result.gradient_norm > 100.0 * result.gradient_norm_start
 
 
 def test_more_products_never_return_a_shorter_gradient() -> None:
     """An attention block, where an iterate had no way down to the level: 50 products returned less than ten."""
-    animal = everyone()["attention block@0"]
-    few, many = (teleport(animal.objective(), animal.start(), Auto(max_hvps=n)).gradient_norm for n in (10, 50))
+    case = CASES["attention block@0"]
+    few, many = (teleport(case.objective(), case.start(), Auto(max_hvps=n)).gradient_norm for n in (10, 50))
     assert many >= few

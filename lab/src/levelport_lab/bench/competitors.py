@@ -1,4 +1,4 @@
-"""Who takes part, with which settings. Every competitor gets a metered objective and a start, and runs until stopped.
+"""The methods of the benchmark with their settings. Each gets a metered objective and a start and runs until stopped.
 
 Nothing is tuned per problem. Stopping rules of the competitors are switched off as far as they allow, so that the
 instrument decides when they are done; a run that ends by itself before that has failed.
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from levelport.checks import unknown_name
-from levelport.objective import Objective, Point
+from levelport.objective import Objective
 from levelport.objectives import GradientDifferences
 from levelport.optim._minimize import minimize
 from levelport.optim.armijo import Armijo, ArmijoSGD
@@ -24,7 +24,7 @@ from levelport.optim.polyak import Polyak
 from levelport.optim.schedules import Every, Never, Schedule
 from levelport.optim.step_rule import StepRule
 from levelport.optim.teleported import Teleported
-from levelport.solvers import SQP, Auto, Krylov, move_from
+from levelport.solvers import SQP, Auto, Krylov
 from levelport_lab.bench.instances import Instance
 from levelport_lab.bench.metered import Metered, NumpyFunctions, TorchFunction
 from levelport_lab.bench.no_climb import NoClimb, RandomClimb
@@ -44,14 +44,7 @@ ADAMW = "AdamW 1e-2"
 
 UNLIMITED = 10**9
 MEMORY = 10  # pairs of vectors of the L-BFGS methods: SciPy's own default
-PERIOD = 50  # steps between teleports that visit other optimizers
-BRIEF = Auto(max_hvps=10)
 Method = Callable[[Metered, Instance], None]
-
-
-def _teleported(objective: Metered, point: Point) -> Point:
-    """The end of a brief teleport from ``point``."""
-    return move_from(point, objective, BRIEF).point
 
 
 @dataclass(frozen=True)
@@ -199,42 +192,6 @@ def wrapped(
     return run
 
 
-def _visited(make: Callable[[list[Tensor]], torch.optim.Optimizer]) -> Method:
-    """A torch optimizer that is teleported every fifty steps; its state stays as it is."""
-
-    def run(objective: Metered, instance: Instance) -> None:
-        x = instance.x0.clone().requires_grad_()
-        optimizer = make([x])
-        step = 0
-        while True:
-            point = objective.at(x.detach().clone())
-            if step % PERIOD == 0 and step > 0:
-                point = _teleported(objective, point)
-                with torch.no_grad():
-                    x.copy_(point.x)
-            x.grad = point.gradient.clone()
-            optimizer.step()
-            step += 1
-
-    return run
-
-
-def _lbfgsb_from_teleport(objective: Metered, instance: Instance) -> None:
-    point = _teleported(objective, objective.at(instance.x0))
-    scipy_run(objective, point.x, "L-BFGS-B", LBFGSB)
-
-
-def _lbfgsb_visited(objective: Metered, instance: Instance) -> None:
-    """Restarted every fifty iterations from a teleported point: the pairs it has collected are lost each time."""
-    x = instance.x0
-    while True:
-        result = scipy_run(objective, x, "L-BFGS-B", LBFGSB | {"maxiter": PERIOD})
-        point = _teleported(objective, objective.at(torch.tensor(result.x)))
-        if torch.equal(point.x, x):
-            return
-        x = point.x
-
-
 CORE = (
     *_with_and_without(ALONE, "auto"),
     Competitor(OURS_EXACT, descent(solver=Krylov(hvp="exact"))),
@@ -246,7 +203,7 @@ CORE = (
     Competitor(NEWTON_CG, _scipy("Newton-CG", NEVER)),
     Competitor(NEWTON_CG_DIFFERENCES, _scipy("Newton-CG", NEVER, differences=True)),
 )
-"""GD alone, with the paper's teleports and ours, two controls, our L-BFGS, and the rivals that the goals name.
+"""GD alone, with the paper's teleports and ours, two controls, our L-BFGS, SciPy's L-BFGS-B and Newton-CG.
 
 Ours and Newton-CG once with exact products, at two gradients each, and once with differences of gradients, at one.
 """
@@ -282,20 +239,7 @@ PAPER_ARMIJO = (
 )
 """Gradient descent with the Armijo constant of the paper, for the small table of costs."""
 
-VISITED = (
-    Competitor("L-BFGS-B from a teleported start", _lbfgsb_from_teleport),
-    Competitor("L-BFGS-B + teleport every 50", _lbfgsb_visited),
-    Competitor("momentum + teleport every 50", descent(_momentum, schedule=Every(PERIOD, start=PERIOD), solver=BRIEF)),
-    *(
-        Competitor(f"{name}{what}", wrapped(make, schedule))
-        for name, make in TORCH.items()
-        for what, schedule in (("", Never()), (" + default teleports", None))
-    ),
-    Competitor("AdamW 1e-2 + teleport every 50", _visited(_adamw(1e-2))),
-)
-"""What certified teleports do for GD and for other optimizers."""
-
-COMPETITORS = {one.name: one for one in (*CORE, *OTHERS, *FOR_NETWORKS, *PAPER_ARMIJO, *VISITED)}
+COMPETITORS = {one.name: one for one in (*CORE, *OTHERS, *FOR_NETWORKS, *PAPER_ARMIJO)}
 
 
 def competitor_named(name: str) -> Competitor:

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pandas as pd
-
 from levelport_lab.bench.competitors import LBFGS, LBFGS_60, NEWTON_CG, NEWTON_CG_DIFFERENCES, NO_CLIMB, OURS
 from levelport_lab.bench.instances import ProblemName
 from levelport_lab.bench.races import RaceSpec, accuracy, race
@@ -48,7 +46,7 @@ Costs = tuple[float, ...]
 
 
 def specs() -> list[RaceSpec]:
-    """Everything that the page of :func:`page` is made of."""
+    """Return the races of the table for both penalties, with certified teleports and the control without the climb."""
     return [RaceSpec(_problem(reg), name, MAX_COST) for reg in STRENGTHS for name in (*MAIN, *CERTIFIED)]
 
 
@@ -82,40 +80,3 @@ def as_text(table: dict[str, Costs]) -> str:
 def cell(cost: float) -> str:
     """A cost for people."""
     return f"{cost:.0f}" if cost < float("inf") else "not reached"
-
-
-def _opening(races: pd.DataFrame) -> str:
-    """Three plain sentences about the weaker penalty, where methods differ most."""
-    rows = races[races["reg"] == STRENGTHS[0]].set_index("competitor")
-    tau = f"cost_{ACCURACIES[-1]:g}"
-
-    def spent(name: str) -> str:
-        return cell(float(rows[tau][name])) if name in rows.index else "not run"
-
-    cheapest = str(rows[tau].idxmin()) if len(rows) else "nobody"
-    return (
-        "How much of `minimize`'s speed is owed to its teleports, and how much to the descent inside them?\n"
-        f"With penalty {STRENGTHS[0]:g} it needs {spent(OURS)} gradient equivalents for {accuracy(ACCURACIES[-1])}, "
-        f"{spent(NO_CLIMB)} without the climb.\nThe cheapest of all is {cheapest} with {spent(cheapest)}.\n"
-    )
-
-
-def page(races: pd.DataFrame) -> str:
-    """``attribution.md``: both strengths, from the races in the store."""
-    parts = [
-        "# What makes `minimize` fast\n",
-        _opening(races),
-        "Written by `levelport bench attribution --report docs/results`. Logistic regression on scikit-learn's",
-        "breast-cancer data, from 0: gradient equivalents (value ½, gradient 1, HVP 2), at most",
-        f"{MAX_COST:.0f}, until (f - f*)/(f0 - f*) falls to each accuracy. The default teleport of `minimize` descends",
-        "by a model of f and climbs back until the gradient has grown; it is not certified. *The same without the",
-        "climb* is the control: where it is as fast as `minimize`, the speed is that of the descent inside and no",
-        "merit of teleporting. L-BFGS-B runs with its default of ten pairs and with sixty. *Certified* teleports",
-        "maximise the gradient norm with `Auto`. Only this data set and two penalties were measured.\n",
-    ]
-    for reg in STRENGTHS:
-        rows = races[races["reg"] == reg].set_index("competitor")
-        names = [name for name in (*MAIN, *CERTIFIED) if name in rows.index]
-        table = {name: tuple(float(rows[f"cost_{tau:g}"][name]) for tau in ACCURACIES) for name in names}
-        parts += [f"## reg {reg:g}\n", as_text(table), ""]
-    return "\n".join(parts)

@@ -1,15 +1,12 @@
-"""The pictures of the report, in the look of all pictures of the project."""
+"""The pictures of the benchmark."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from levelport_lab.bench import tables
 from levelport_lab.bench.competitors import (
     ALONE,
     LBFGS,
@@ -21,6 +18,7 @@ from levelport_lab.bench.competitors import (
     PUBLISHED,
 )
 from levelport_lab.bench.races import accuracy
+from levelport_lab.bench.tables import LOSS_BUDGETS, pivot
 from levelport_lab.paper.profiles import Profile
 from levelport_lab.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, legend_below, new_figure
 
@@ -43,64 +41,43 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
-def profiles(races: pd.DataFrame, axis: str = "cost", taus: tuple[float, ...] = (1e-4, 1e-6, 1e-10)) -> Figure:
-    """The share of problems solved against what was spent, one panel per accuracy."""
+def profiles(rows: pd.DataFrame, taus: tuple[float, ...] = (1e-4, 1e-6, 1e-10)) -> Figure:
+    """Draw the share of logistic problems of the first split solved against the cost, one panel per accuracy."""
+    rows = rows[(rows["family"] == "logistic") & (rows["seed"] == 0)]
     figure, panels = new_figure(1, len(taus), width=3.3, height=2.7)
-    shown = [name for name in LOOKS if name in set(races["competitor"])]
+    shown = [name for name in LOOKS if name in set(rows["competitor"])]
     for panel, tau in zip(panels[0], taus, strict=True):
         for name in shown:
-            costs = races[races["competitor"] == name][f"{axis}_{tau:g}"].tolist()
-            profile = Profile.of(costs)
+            profile = Profile.of(rows[rows["competitor"] == name][f"cost_{tau:g}"].tolist())
             panel.step(profile.spent, profile.shares, where="post", **LOOKS[name])
         panel.set_xscale("log")
         panel.set_ylim(0.0, 1.02)
         panel.set_title(f"(f - f*)/(f0 - f*) ≤ {accuracy(tau)}")
-        panel.set_xlabel("gradient equivalents" if axis == "cost" else "seconds, median of interleaved rounds")
+        panel.set_xlabel("gradient equivalents")
     panels[0][0].set_ylabel("share of problems solved")
-    legend_below(figure, [(name, LOOKS[name]) for name in shown])
+    if shown:
+        legend_below(figure, [(name, LOOKS[name]) for name in shown])
     return figure
 
 
-def networks(pairs: pd.DataFrame) -> Figure:
-    """Loss with teleports over loss without, per network, at each budget; one panel per penalty."""
-    regs = sorted(pairs["reg"].unique(), reverse=True)
-    figure, panels = new_figure(1, len(regs), width=3.0, height=2.7)
+def networks(rows: pd.DataFrame) -> Figure:
+    """Draw the loss with teleports over the loss without, per network, at each budget; one panel per penalty."""
+    regs = sorted(rows["reg"].unique(), reverse=True)
+    figure, panels = new_figure(1, len(regs), width=4.0, height=2.7)
     for panel, reg in zip(panels[0], regs, strict=True):
-        rows = pairs[pairs["reg"] == reg].sort_values("budget").drop_duplicates(tables.PROBLEM, keep="last")
-        for _, row in rows.iterrows():
-            softplus = "softplus" in str(row["problem"])
-            known = [b for b in tables.LOSS_BUDGETS if f"ratio_{b}" in row and np.isfinite(row[f"ratio_{b}"])]
-            ratios = [row[f"ratio_{b}"] for b in known]
-            panel.plot(known, ratios, color=BLUE if softplus else ORANGE, marker="o", markersize=2.5, linewidth=0.8)
-        _unit_line(panel)
-        panel.set_title(f"reg {accuracy(reg)}, {len(rows)} networks")
+        losses = [pivot(rows[rows["reg"] == reg], f"loss_{budget}") for budget in LOSS_BUDGETS]
+        known = losses[0].dropna(subset=[OURS, ALONE]) if {OURS, ALONE} <= set(losses[0]) else losses[0].head(0)
+        problems: list[Any] = known.index.tolist()
+        for problem in problems:
+            ratios = [each.loc[problem, OURS] / each.loc[problem, ALONE] for each in losses]
+            color = BLUE if "softplus" in problem[1] else ORANGE
+            panel.plot(LOSS_BUDGETS, ratios, color=color, marker="o", markersize=2.5, linewidth=0.8)
+        panel.axhline(1.0, color=BLACK, linewidth=0.8)
+        if problems:
+            panel.set_xscale("log")
+            panel.set_yscale("log")
+        panel.set_title(f"reg {accuracy(reg)}, {len(problems)} networks")
         panel.set_xlabel("gradient equivalents")
     panels[0][0].set_ylabel("loss with / without teleports")
     legend_below(figure, [("ReLU", {"color": ORANGE}), ("softplus", {"color": BLUE})])
     return figure
-
-
-def _unit_line(panel: Axes) -> None:
-    panel.axhline(1.0, color=BLACK, linewidth=0.8)
-    panel.set_xscale("log")
-    panel.set_yscale("log")
-
-
-def growth(frame: pd.DataFrame) -> Figure:
-    """Evaluations until 1e-6 against condition number, features and samples."""
-    figure, panels = new_figure(1, 3, width=3.0, height=2.7)
-    shown = [name for name in LOOKS if name in set(frame["competitor"])]
-    for panel, (column, label) in zip(panels[0], GROWTH_AXES.items(), strict=True):
-        for name in shown:
-            rows = tables.varying(frame[frame["competitor"] == name], column)
-            values = rows["gradient_equivalents"].replace(np.inf, np.nan)
-            panel.plot(rows[column], values, marker="o", markersize=3, **LOOKS[name])
-        panel.set_xscale("log")
-        panel.set_yscale("log")
-        panel.set_xlabel(label)
-    panels[0][0].set_ylabel("gradient equivalents to 1e-6")
-    legend_below(figure, [(name, LOOKS[name]) for name in shown])
-    return figure
-
-
-GROWTH_AXES = {"condition": "condition number", "features": "features d", "samples": "samples n"}

@@ -1,4 +1,4 @@
-"""Races: a competitor on a problem until the finest accuracy or the budget, by evaluations and by the clock."""
+"""Races: a competitor on a problem until the finest accuracy or the budget."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from levelport_lab.bench.competitors import competitor_named
 from levelport_lab.bench.instances import Instance, ProblemName
 from levelport_lab.bench.metered import Metered
 from levelport_lab.engine.spec import Run, RunSpec
-from levelport_lab.paper.profiles import Axis, spent_until_solved
 
 ACCURACIES = (1e-2, 1e-4, 1e-6, 1e-10)
 """τ: a problem is solved when (f - f*)/(f0 - f*) ≤ τ."""
 
 
 def accuracy(tau: float) -> str:
-    """1e-2, not 0.01 and not 1e-02."""
+    """Return an accuracy as tables write it: 1e-2, not 0.01 and not 1e-02."""
     return f"{tau:.0e}".replace("e-0", "e-")
 
 
@@ -67,44 +66,8 @@ def race(problem: ProblemName, competitor: str, max_cost: float) -> Run:
 
 
 def finest_target(problem: ProblemName, instance: Instance) -> float:
-    """The value at the finest accuracy; for networks, whose optimum is not known, there is none."""
+    """Return the value at the finest accuracy; -∞ for networks, whose optimum is not known."""
     if problem.family == "network":
         return -math.inf
     start = instance.objective.at(instance.x0).value
     return instance.f_star + ACCURACIES[-1] * (start - instance.f_star)
-
-
-@dataclass(frozen=True)
-class TimingSpec(RunSpec):
-    """All competitors on one problem, ``rounds`` times in turn, so that a slow machine is slow for everyone.
-
-    The setting of a run is its competitor's number.
-    """
-
-    kind: ClassVar[str] = "timing"
-    revision: ClassVar[int] = 2
-    problem: ProblemName
-    competitors: tuple[str, ...]
-    rounds: int
-    max_cost: float
-
-    @property
-    def label(self) -> str:
-        return f"timing on {self.problem}"
-
-    @property
-    def rough_seconds(self) -> float:
-        return 2e-4 * self.max_cost * self.rounds * len(self.competitors)
-
-    def run(self) -> list[Run]:
-        runs = []
-        for repeat in range(self.rounds):
-            for number, name in enumerate(self.competitors):
-                run = race(self.problem, name, self.max_cost)
-                facts = {"round": float(repeat)}
-                for tau in ACCURACIES:
-                    for axis in (Axis.SECONDS, Axis.COST):
-                        spent = spent_until_solved(run, run.facts["f_start"], run.facts["f_star"], tau, axis)
-                        facts[f"{axis.value}_{tau:g}"] = spent
-                runs.append(Run(setting=float(number), final_value=run.final_value, facts=facts, chosen=number == 0))
-        return runs

@@ -1,4 +1,4 @@
-"""``levelport bench``: the one door of all benchmarks."""
+"""``levelport bench``: run suites of the benchmark, print their tables, report them."""
 
 from __future__ import annotations
 
@@ -15,55 +15,63 @@ def bench_command(
         list[str] | None,
         typer.Argument(
             metavar="[SUITE]...",
-            help="solvers, attribution, logistic, held-out, functions, optimality, overhead, growth, hvp, timing, "
-            "memory, networks, visits, safety, families; all by default.",
+            help="logistic, functions, networks, solvers, safety; all by default.",
             show_default=False,
         ),
     ] = None,
     tier: Annotated[
         Literal["quick", "full"], typer.Option(help="quick: about an hour on one core; full: a night.")
     ] = "quick",
+    seed: Annotated[int, typer.Option(min=0, help="Split into training and test samples (logistic and networks).")] = 0,
     out: Annotated[Path, typer.Option(help="Where results are kept; a second start goes on from there.")] = Path(
         "results/bench"
     ),
     report: Annotated[
-        Path | None, typer.Option(help="Write the suites' pages, tables and pictures to this directory.")
+        Path | None, typer.Option(help="Add the results to the CSV files, pages and pictures of this directory.")
     ] = None,
-    run: Annotated[bool, typer.Option(help="Compute what is missing; otherwise only report what is there.")] = True,
+    run: Annotated[bool, typer.Option(help="Compute what is missing; otherwise only show what is there.")] = True,
 ) -> None:
     """Benchmark at equal cost: GD with and without teleports against L-BFGS, Newton-CG and others.
 
-    Counts do not depend on the load of the machine; for seconds leave it alone. One process, one thread.
+    Costs are counts of evaluations and do not depend on the load of the machine. One process, one thread.
 
-    Example: levelport bench logistic --report docs/results
+    Example: levelport bench logistic
     """
     from rich.console import Console
 
-    from levelport_lab.bench.suites import SUITES, suite_named
+    from levelport_lab.bench.suites import SUITES, results, suite_named, write_report
     from levelport_lab.engine.backends import Backend
     from levelport_lab.engine.progress import ConsoleProgress
     from levelport_lab.engine.runner import Plan, run_plan
     from levelport_lab.engine.store import Store
 
-    if not run and report is None:
-        raise typer.BadParameter("there is nothing to do: it needs --report DIR.", param_hint="--no-run")
     with usage("SUITE"):
-        makers = {name: suite_named(name) for name in suites or SUITES}
+        chosen = {name: suite_named(name) for name in suites or SUITES}
+    unsplit = [name for name in suites or () if not SUITES[name].seeded]
+    if seed and unsplit:
+        raise typer.BadParameter(f"{', '.join(unsplit)} has no other splits.", param_hint="--seed")
     failures: list[str] = []
     with trouble_in_words(resumes=True):
         store = Store(out, make=run)
-        for name, make in makers.items() if run else ():
-            plan = Plan.of(make(tier), store)
-            for sentence in plan.sentences(1):
-                say(f"{name}: {sentence}")
-            failures += run_plan(plan, store, Backend(jobs=1), ConsoleProgress(Console(), name)).failures
+        for name, suite in chosen.items():
+            plan = Plan.of(suite.specs(tier, seed if suite.seeded else 0), store)
+            if run:
+                for sentence in plan.sentences(1):
+                    say(f"{name}: {sentence}")
+                failures += run_plan(plan, store, Backend(jobs=1), ConsoleProgress(Console(), name)).failures
+            elif plan.todo:
+                say(f"{name}: {len(plan.specs) - len(plan.todo)} of {len(plan.specs)} tasks have been run.")
     for failure in failures:
         say(f"failed: {failure}", "red", error=True)
-    if report is not None:
-        from levelport_lab.bench.page import write_pages
-
-        with trouble_in_words(resumes=True):
-            for path in write_pages(store, report, suites):
+    with trouble_in_words(resumes=True):
+        for name, suite in chosen.items():
+            if not (suites or run) and suite.rows(store.look().results.values()).empty:
+                continue  # nothing was asked of this suite in particular
+            rows = results(name, store)
+            for table in suite.tables(rows):
+                say(f"\n{table.text()}")
+            say(f"\nCosts are gradient equivalents. What it means: docs/results/{suite.page}.md")
+            for path in write_report(name, rows, report) if report is not None else ():
                 say(f"written: {path}")
     if failures:
         raise typer.Exit(1)

@@ -1,11 +1,10 @@
-"""More problems to develop solvers on, beside the development half of the zoo.
+"""The development set, second part: more networks and statistical models to develop solvers on.
 
 Paths on networks are chaotic: a change of the ascent moves single problems by ten percent and more either way. On the
-32 networks in float64 of the development half such noise twice passed for progress, which the reported half did not
-confirm. Nor has that half many networks of three layers and more, on which ‖∇f‖ grows by factors of 1e3 to 1e5 and an
-ascent is far from its end after 50 products. And of thirteen statistical models one more or less within 1 % is 8 % of
-them. These are of the zoo's kinds with other data, sizes, seeds and activations. They enter the zoo where this module
-is imported, which ``tools/solver_ablations.py`` does and the race does not.
+32 float64 networks of ``development_models.py`` such noise twice passed for progress that the reported models did not
+confirm. That part also has few networks of three and more layers, on which ‖∇f‖ grows by factors of 1e3 to 1e5 and an
+ascent is far from its end after 50 products, and only thirteen statistical models. The models below have other data,
+sizes, seeds and activations. Importing this module registers both parts.
 """
 
 from __future__ import annotations
@@ -18,17 +17,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from levelport_lab.bench.zoo import SPECIES, Loss, Parameters, Species, draw
-from levelport_lab.bench.zoo_networks import Activation, binary, forward, layers, on_digits, penalised, waves
-from levelport_lab.bench.zoo_statistical import (
+from development_models import DEVELOPMENT, squared_hinge, student
+from levelport_lab.bench.cases import Loss, Model, Parameters, draw
+from levelport_lab.bench.models_networks import Activation, binary, forward, layers, on_digits, penalised, waves
+from levelport_lab.bench.models_statistical import (
     conditioned,
     huber,
     least_squares,
     linear,
     logistic,
     poisson,
-    squared_hinge,
-    student,
     table,
 )
 
@@ -206,7 +204,7 @@ def exponential(features: int, seed: int) -> tuple[Loss, Parameters]:
     return linear(lambda p: p + y * torch.exp(-p), X, 1e-3)
 
 
-def _statistical() -> list[Species]:
+def _statistical() -> list[Model]:
     """Three sizes of each synthetic model, and models on embedded data."""
     found: list[tuple[str, Callable[[], tuple[Loss, Parameters]], tuple[int, ...]]] = []
     for k, (mild, hard) in enumerate(((30.0, 1e2), (1e2, 1e3), (3e2, 1e4))):
@@ -224,30 +222,30 @@ def _statistical() -> list[Species]:
     hinges = {"spambase": (5, 50), "breast-cancer": (5,), "ilpd-indian-liver": (5, 50)}
     found += [(f"hinge {data}", partial(squared_hinge, data), steps) for data, steps in hinges.items()]
     found += [(f"logistic {data}", partial(logistic, data, reg), steps) for data, reg, steps in LOGISTIC]
-    return [Species(f"practice {name}", "statistical", make, steps, practice=True) for name, make, steps in found]
+    return [Model(f"extra {name}", "statistical", make, steps) for name, make, steps in found]
 
 
 def _enter() -> None:
-    """All of the above, under names that begin with "practice"."""
+    """All of the above, under names that begin with "extra"."""
     both = SMOOTH | ROUGH
-    found = [Species("practice factorisation", "smooth", factorisation, (0, 5), practice=True)]
-    found += [Species("practice deep linear", "smooth", deep_linear, (0, 50), practice=True)]
+    found = [Model("extra factorisation", "smooth", factorisation, (0, 5))]
+    found += [Model("extra deep linear", "smooth", deep_linear, (0, 50))]
     for act, data, hidden, reg, seed, steps in BINARY:
         make = partial(binary, data, hidden, both[act], reg, seed)
-        found.append(Species(f"practice {act} {data} {seed}", _group(act), make, steps, practice=True))
+        found.append(Model(f"extra {act} {data} {seed}", _group(act), make, steps))
     for act, hidden, reg, seed, steps in DIGITS:
         make = partial(on_digits, hidden, both[act], reg, seed)
-        found.append(Species(f"practice {act} digits {seed}", _group(act), make, steps, practice=True))
+        found.append(Model(f"extra {act} digits {seed}", _group(act), make, steps))
     for act, hidden, samples, reg, seed, steps in CURVES:
         make = partial(curve, hidden, both[act], samples, reg, seed)
-        found.append(Species(f"practice {act} curve {seed}", _group(act), make, steps, practice=True))
+        found.append(Model(f"extra {act} curve {seed}", _group(act), make, steps))
     for act, units, length, inputs, seed, steps in RECURRENT:
         make = partial(recurrent, both[act], units, length, inputs, seed)
-        found.append(Species(f"practice {act} recurrent {seed}", _group(act), make, steps, practice=True))
+        found.append(Model(f"extra {act} recurrent {seed}", _group(act), make, steps))
     for act, data, seed, steps in RESIDUAL:
         make = partial(residual, both[act], data, seed)
-        found.append(Species(f"practice {act} residual {seed}", _group(act), make, steps, practice=True))
-    SPECIES.update({kind.name: kind for kind in [*found, *_statistical()]})
+        found.append(Model(f"extra {act} residual {seed}", _group(act), make, steps))
+    DEVELOPMENT.update({kind.name: kind for kind in [*found, *_statistical()]})
 
 
 def _group(activation: str) -> str:

@@ -1,6 +1,6 @@
-"""Two plain methods to beat: Riemannian nonlinear conjugate gradients and L-BFGS on the level set, from w itself.
+"""Two textbook methods for comparison: Riemannian nonlinear conjugate gradients and L-BFGS on the level set, from w.
 
-Textbook versions, with nothing of the default solver in them but the way back to the level at the very end. At x with
+They share nothing with the default solver but the final retraction to the level. At x with
 n = ∇f/‖∇f‖ and r = (H n - ⟨n, H n⟩ n)/‖∇f‖, the gradient of log ‖∇f‖ along the level set:
 
 * direction: d = r + β d₋ with Polak and Ribière's β₊, or d = B⁻¹ r by L-BFGS with 30 pairs; both in the tangent space;
@@ -24,7 +24,7 @@ from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.result import TeleportStatus
 from levelport.solvers.retraction import retract
 
-_PAIRS = 30  # of L-BFGS: as many as the default solver keeps in the zoo
+_PAIRS = 30  # of L-BFGS: as many as the default solver keeps on these problems
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,12 @@ def _tangent(v: Tensor, normal: Tensor) -> Tensor:
 def _search(
     problem: TeleportProblem, here: Point, direction: Tensor, slope: float, step: float
 ) -> tuple[Point, float] | None:
-    """Halve until log ‖∇f‖ has grown by a fraction of what the slope promises."""
+    """Halve until log ‖∇f‖ has grown by a fraction of the predicted growth."""
     normal, size = here.normal, here.gradient_norm
     curvature = abs(float(torch.dot(normal, here.hessian_normal)))
     length = float(torch.linalg.vector_norm(direction))
     for _ in range(15):
-        # What is left of f - f(w) may cost a tenth of the growth, and a twentieth of what the step crosses of f.
+        # The error |f - f(w)| may cost a tenth of the growth, and a twentieth of the change of f along the step.
         tolerance = 0.05 * step * length * size
         if curvature > 0.0:
             tolerance = min(tolerance, 0.1 * min(step * slope, 1.0) * size * size / curvature)

@@ -8,16 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from moves import FamilyMoveSpec, Place
+from training import DIVERGED, NONE, FamilyTrainingSpec
 
-from levelport_lab.bench.families import FamilyMoveSpec, Place
-from levelport_lab.bench.families_training import DIVERGED, NONE, FamilyConfirmationSpec, FamilyTrainingSpec
 from levelport_lab.engine.store import TaskResult
-
-SURE = 0.9
-"""The share of fresh runs that an arm has to win before the page says that it pays."""
-
-LEAD = 1e-4
-"""How far below the loss of the optimizer alone, relative to it, a loss has to end to count as lower."""
 
 
 def _of(results: Iterable[TaskResult], spec: type[FamilyMoveSpec] | type[FamilyTrainingSpec]) -> list[TaskResult]:
@@ -95,37 +89,3 @@ def _ratio(ours: float, theirs: float) -> float:
 def _at(curves: dict[str, Any], seconds: float) -> float:
     index = int(np.searchsorted(curves["seconds"], seconds, side="right"))
     return float(curves["value"][max(index - 1, 0)])
-
-
-def lower(runs: pd.DataFrame) -> tuple[int, int]:
-    """How many runs with a move ended lower than the optimizer alone by more than :data:`LEAD`, and of how many."""
-    moved = runs[runs["moves"] > 0]
-    return int((moved["ratio"] < 1.0 - LEAD).sum()), len(moved)
-
-
-def seconds(results: Iterable[TaskResult]) -> float:
-    """How long all of it took."""
-    kinds = (FamilyMoveSpec, FamilyTrainingSpec, FamilyConfirmationSpec)
-    return sum(result.seconds for spec in kinds for result in _of(results, spec))
-
-
-def paid(trained: pd.DataFrame, *, controlled: bool = True) -> pd.DataFrame:
-    """A row per arm and combination of network, batch and optimizer: does it pay by the rule of the page?
-
-    Medians are over all runs of the arm, ``lower`` and ``runs`` count as :func:`lower` does; an arm that never moved
-    has no row. Where the control is missing nothing has paid, unless ``controlled`` is False.
-    """
-    rows = []
-    for key, group in trained.groupby(["kind", "batch", "optimizer"]):
-        control = group[group["family"] == "random direction"]["ratio"].median()
-        for (family, schedule), arm in group[group["family"] != NONE].groupby(["family", "schedule"]):
-            (ahead, moved), inside = lower(arm), bool((arm["interior"] == 1.0).all())
-            if moved == 0:
-                continue
-            won = ahead >= SURE * len(arm) and (arm["ratio"].median() < control or not controlled)
-            accuracy = 100.0 * float((arm["test_accuracy"] - arm["test_accuracy_alone"]).mean())
-            found = (arm["ratio"].median(), arm["ratio_at_equal_seconds"].median(), accuracy, ahead, moved)
-            rows.append((*key, family, schedule, *found, control, inside, won))
-    names = ["kind", "batch", "optimizer", "family", "schedule", "ratio", "seconds", "accuracy", "lower", "runs"]
-    names += ["control", "inside", "won"]
-    return pd.DataFrame(rows, columns=names)

@@ -6,13 +6,13 @@ import time
 from typing import Literal
 
 import torch
+from moves import Family
 from torch import Tensor, nn
 
 from levelport.objective import Objective, Point
 from levelport.objectives.module import ModuleObjective
 from levelport.optim import Armijo, Teleported, minimize
 from levelport.vectors import all_finite
-from levelport_lab.bench.families import Family
 from levelport_lab.bench.metered import Metered, TorchFunction
 
 Optimizer = Literal["SGD", "momentum", "Adam", "GD-Armijo"]

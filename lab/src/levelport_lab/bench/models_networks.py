@@ -1,4 +1,4 @@
-"""Networks and factorisations of the zoo: smooth but not convex, piecewise smooth, and in single precision."""
+"""Networks and factorizations to teleport on: smooth but not convex, piecewise smooth, and in single precision."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from levelport_lab.bench.zoo import Loss, Parameters, draw, species
-from levelport_lab.bench.zoo_statistical import digits, table
+from levelport_lab.bench.cases import Loss, Parameters, draw, model
+from levelport_lab.bench.models_statistical import digits, table
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -58,16 +58,10 @@ def waves(samples: int) -> tuple[Tensor, Tensor]:
     return x, torch.sin(3.0 * x) + 0.3 * torch.cos(9.0 * x)
 
 
-def single(make: Callable[[], tuple[Loss, Parameters]]) -> tuple[Loss, Parameters]:
-    """The same in float32: parameters, data and products. The data are cast where the loss meets them."""
-    loss, start = make()
-    return loss, {name: value.float() for name, value in start.items()}
-
-
 # --- smooth, not convex ---
 
 
-@species("smooth", 0, 5, 50)
+@model("smooth", 0, 5, 50)
 def _matrix_factorisation() -> tuple[Loss, Parameters]:
     normal = draw(10)
     target = normal(30, 4) @ normal(4, 25) + 0.1 * normal(30, 25)
@@ -75,7 +69,7 @@ def _matrix_factorisation() -> tuple[Loss, Parameters]:
     return penalised(lambda p: 0.5 * (p["U"] @ p["V"] - target).square().mean(), 1e-3), start
 
 
-@species("smooth", 0, 50)
+@model("smooth", 0, 50)
 def _matrix_completion() -> tuple[Loss, Parameters]:
     normal = draw(11)
     target, seen = normal(40, 3) @ normal(3, 30), (normal(40, 30) > 0.5).double()
@@ -83,63 +77,26 @@ def _matrix_completion() -> tuple[Loss, Parameters]:
     return penalised(lambda p: (seen * (p["U"] @ p["V"] - target).square()).sum() / seen.sum(), 1e-3), start
 
 
-@species("smooth", 0, 5, 50)
-def _deep_linear() -> tuple[Loss, Parameters]:
-    normal = draw(12)
-    X = normal(100, 10)
-    Y = X @ normal(10, 5)
-    start = layers([10, 12, 12, 5], 12)
-    return penalised(lambda p: 0.5 * (forward(p, X, lambda z: z) - Y).square().mean(), 1e-3), start
-
-
-@species("smooth", 0, 50)
-def _phase_retrieval() -> tuple[Loss, Parameters]:
-    normal = draw(13)
-    A, truth = normal(300, 60), normal(60) / math.sqrt(60.0)
-    seen = (A @ truth).square()
-    return lambda p: 0.25 * ((A @ p["x"]).square() - seen).square().mean(), {"x": 0.5 * normal(60) / math.sqrt(60.0)}
-
-
-@species("smooth", 0, 5, 300)
-def _tanh_ionosphere() -> tuple[Loss, Parameters]:
-    return binary("ionosphere", [20], torch.tanh, 1e-3, 14)
-
-
-@species("smooth", 5, 50)
+@model("smooth", 5, 50)
 def _tanh_deep_regression() -> tuple[Loss, Parameters]:
     x, y = waves(60)
     return penalised(lambda p: (forward(p, x, torch.tanh) - y).square().mean(), 1e-4), layers([1, 16, 16, 16, 1], 15)
 
 
-@species("smooth", 0, 50)
-def _softplus_pima() -> tuple[Loss, Parameters]:
-    return binary("pima", [30, 30], F.softplus, 1e-3, 16)
-
-
-@species("smooth", 5, 300)
+@model("smooth", 5, 300)
 def _softplus_digits() -> tuple[Loss, Parameters]:
     return on_digits([20], F.softplus, 1e-3, 17)
 
 
-@species("smooth", 0, 5, 50)
-def _gelu_sonar() -> tuple[Loss, Parameters]:
-    return binary("conn-bench-sonar-mines-rocks", [16, 16], F.gelu, 1e-3, 18)
-
-
-@species("smooth", 0, 50)
+@model("smooth", 0, 50)
 def _gelu_deep_digits() -> tuple[Loss, Parameters]:
     return on_digits([16, 16, 16], F.gelu, 1e-4, 19)
 
 
-@species("smooth", 5, 50)
+@model("smooth", 5, 50)
 def _sigmoid_autoencoder() -> tuple[Loss, Parameters]:
     X, _ = digits(150)
     return penalised(lambda p: (forward(p, X, torch.sigmoid) - X).square().mean(), 1e-4), layers([64, 12, 64], 20)
-
-
-@species("smooth", 0, 50)
-def _silu_convolutions() -> tuple[Loss, Parameters]:
-    return convolutional(F.silu, 21)
 
 
 def convolutional(activation: Activation, seed: int) -> tuple[Loss, Parameters]:
@@ -161,37 +118,7 @@ def convolutional(activation: Activation, seed: int) -> tuple[Loss, Parameters]:
     return penalised(fit, 1e-3), start
 
 
-@species("smooth", 0, 5, 50)
-def _attention_block() -> tuple[Loss, Parameters]:
-    normal = draw(22)
-    tokens, classes = normal(40, 6, 8), torch.arange(40) % 4
-    tokens = tokens + 0.5 * normal(4, 1, 8)[classes]
-    start = {name: normal(8, 8) / math.sqrt(8.0) for name in ("query", "key", "value")} | layers([8, 16, 4], 22)
-
-    def fit(p: Parameters) -> Tensor:
-        query, key, value = (tokens @ p[name] for name in ("query", "key", "value"))
-        weights = torch.softmax(query @ key.transpose(1, 2) / math.sqrt(8.0), 2)
-        return F.cross_entropy(forward(p, (tokens + weights @ value).mean(1), F.gelu), classes)
-
-    return penalised(fit, 1e-3), start
-
-
-@species("smooth", 5, 50)
-def _physics_informed() -> tuple[Loss, Parameters]:
-    """u'' = -sin(πx) on [0, 1] with u = 0 at both ends; derivatives of one hidden layer in closed form."""
-    x = torch.linspace(0.0, 1.0, 50, dtype=torch.float64)[:, None]
-
-    def fit(p: Parameters) -> Tensor:
-        hidden = torch.tanh(x @ p["W0"] + p["b0"])
-        second = -2.0 * hidden * (1.0 - hidden.square()) * p["W0"].square()
-        equation = (second @ p["W1"])[:, 0] + torch.sin(math.pi * x[:, 0])
-        ends = (torch.tanh(x[[0, -1]] @ p["W0"] + p["b0"]) @ p["W1"] + p["b1"]).square().sum()
-        return equation.square().mean() + 10.0 * ends
-
-    return penalised(fit, 1e-4), layers([1, 40, 1], 23)
-
-
-@species("smooth", 5, 50)
+@model("smooth", 5, 50)
 def _recurrent() -> tuple[Loss, Parameters]:
     normal = draw(24)
     sequences = normal(60, 8, 3)
@@ -207,82 +134,42 @@ def _recurrent() -> tuple[Loss, Parameters]:
     return penalised(fit, 1e-3), start
 
 
-@species("smooth", 0, 50)
-def _tensor_decomposition() -> tuple[Loss, Parameters]:
-    normal = draw(25)
-    target = torch.einsum("ir,jr,kr->ijk", normal(10, 3), normal(10, 3), normal(10, 3))
-    start = {name: 0.5 * normal(10, 4) for name in "abc"}
-
-    def fit(p: Parameters) -> Tensor:
-        return (torch.einsum("ir,jr,kr->ijk", p["a"], p["b"], p["c"]) - target).square().mean()
-
-    return penalised(fit, 1e-3), start
-
-
-@species("smooth", 5, 50)
-def _layer_norm_network() -> tuple[Loss, Parameters]:
-    X, y = table("credit-approval", 200)
-    start = layers([X.shape[1], 16, 16, 1], 26)
-
-    def fit(p: Parameters) -> Tensor:
-        h = F.layer_norm(torch.tanh(X @ p["W0"] + p["b0"]), (16,))
-        h = h + F.layer_norm(torch.tanh(h @ p["W1"] + p["b1"]), (16,))
-        return -F.logsigmoid(y * (h @ p["W2"] + p["b2"])[:, 0]).mean()
-
-    return penalised(fit, 1e-3), start
-
-
 # --- piecewise smooth ---
 
 
-@species("relu", 0, 5, 50)
-def _relu_ionosphere() -> tuple[Loss, Parameters]:
-    return binary("ionosphere", [30], F.relu, 1e-3, 30)
-
-
-@species("relu", 5, 50, 300)
-def _relu_pima() -> tuple[Loss, Parameters]:
-    return binary("pima", [20, 20], F.relu, 1e-3, 31)
-
-
-@species("relu", 0, 50)
-def _relu_deep_digits() -> tuple[Loss, Parameters]:
-    return on_digits([16, 16, 16], F.relu, 1e-3, 32)
-
-
-@species("relu", 5, 50)
+@model("relu", 5, 50)
 def _relu_wide_sonar() -> tuple[Loss, Parameters]:
     return binary("conn-bench-sonar-mines-rocks", [60], F.relu, 1e-2, 33)
 
 
-@species("relu", 5, 50)
+@model("relu", 5, 50)
 def _leaky_credit() -> tuple[Loss, Parameters]:
     return binary("credit-approval", [16, 16], lambda z: F.leaky_relu(z, 0.1), 1e-3, 34)
 
 
-@species("relu", 0, 50)
+@model("relu", 0, 50)
 def _relu_convolutions() -> tuple[Loss, Parameters]:
     return convolutional(F.relu, 35)
 
 
-@species("relu", 5, 50)
+@model("relu", 5, 50)
 def _relu_regression() -> tuple[Loss, Parameters]:
     x, y = waves(80)
     return penalised(lambda p: (forward(p, x, F.relu) - y).square().mean(), 1e-4), layers([1, 24, 24, 1], 36)
 
 
-@species("relu", 5, 300)
+@model("relu", 5, 300)
 def _relu_weak_penalty() -> tuple[Loss, Parameters]:
     return binary("ilpd-indian-liver", [24], F.relu, 1e-5, 37)
 
 
-@species("relu", 0, 5, 50)
+@model("relu", 0, 5, 50)
 def _relu_autoencoder() -> tuple[Loss, Parameters]:
     X, _ = digits(150)
     return penalised(lambda p: (forward(p, X, F.relu) - X).square().mean(), 1e-4), layers([64, 12, 64], 38)
 
 
-@species("relu", 5, 50)
+@model("relu", 5, 50)
 def _elastic_hinge_network() -> tuple[Loss, Parameters]:
     X, y = table("horse-colic", 200)
     start = layers([X.shape[1], 20, 1], 39)
@@ -292,25 +179,14 @@ def _elastic_hinge_network() -> tuple[Loss, Parameters]:
 # --- in single precision ---
 
 
-@species("float32", 5, 50)
-def _tanh_in_single_precision() -> tuple[Loss, Parameters]:
-    return in_single("ionosphere", [20], torch.tanh, 40)
-
-
-@species("float32", 5, 50)
+@model("float32", 5, 50)
 def _relu_in_single_precision() -> tuple[Loss, Parameters]:
     return in_single("pima", [20, 20], F.relu, 41)
 
 
-@species("float32", 0, 50)
+@model("float32", 0, 50)
 def _gelu_in_single_precision() -> tuple[Loss, Parameters]:
     return in_single("credit-approval", [16, 16], F.gelu, 42)
-
-
-@species("float32", 5, 50)
-def _convolutions_in_single_precision() -> tuple[Loss, Parameters]:
-    loss, start = convolutional(F.silu, 43)
-    return loss, {name: value.float() for name, value in start.items()}
 
 
 def in_single(name: str, hidden: Sequence[int], activation: Activation, seed: int) -> tuple[Loss, Parameters]:

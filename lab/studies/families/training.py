@@ -29,11 +29,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
+from loop import DefaultTraining, Optimizer, Training
+from moves import FAMILIES, Place, part_of
 from torch import Tensor
 
 from levelport.vectors import all_finite
-from levelport_lab.bench.families import FAMILIES, Place, part_of
-from levelport_lab.bench.families_loop import DefaultTraining, Optimizer, Training
 from levelport_lab.engine.spec import Run, RunSpec
 
 Schedule = Literal["ours", "authors"]

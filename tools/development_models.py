@@ -1,8 +1,8 @@
 """The development set, first part: models on which the solvers of the library are developed.
 
-They are of the same kinds as those on which solvers are reported (:mod:`levelport_lab.bench.cases`). The first byte of
-the SHA-256 of a model's name decides where it belongs: an even byte here, an odd one there. More networks to develop on
-are in ``development_networks.py``.
+They are of the same kinds as those on which solvers are reported (:mod:`levelport_lab.problems.teleport_cases`). The
+first byte of the SHA-256 of a model's name decides where it belongs: an even byte here, an odd one there. More networks
+to develop on are in ``development_networks.py``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from levelport_lab.bench.cases import Loss, Model, Parameters, draw, model
-from levelport_lab.bench.models_networks import (
+from levelport_lab.problems.network_models import (
     binary,
     convolutional,
     forward,
@@ -24,7 +23,8 @@ from levelport_lab.bench.models_networks import (
     on_digits,
     penalised,
 )
-from levelport_lab.bench.models_statistical import conditioned, digits, linear, logistic, table
+from levelport_lab.problems.statistical_models import conditioned, digits, linear, logistic, table
+from levelport_lab.problems.teleport_cases import Loss, Model, Parameters, draw, model
 
 DEVELOPMENT: dict[str, Model] = {}
 """All models of the development set by name."""

@@ -18,9 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from development_models import DEVELOPMENT, squared_hinge, student
-from levelport_lab.bench.cases import Loss, Model, Parameters, draw
-from levelport_lab.bench.models_networks import Activation, binary, forward, layers, on_digits, penalised, waves
-from levelport_lab.bench.models_statistical import (
+from levelport_lab.problems.network_models import Activation, binary, forward, layers, on_digits, penalised, waves
+from levelport_lab.problems.statistical_models import (
     conditioned,
     huber,
     least_squares,
@@ -29,6 +28,7 @@ from levelport_lab.bench.models_statistical import (
     poisson,
     table,
 )
+from levelport_lab.problems.teleport_cases import Loss, Model, Parameters, draw
 
 
 def _leaky(z: Tensor) -> Tensor:

@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 
 from development_models import DEVELOPMENT
-from levelport import teleport
-from levelport_lab.bench.cases import all_cases
+from levelport import Auto, teleport
 from levelport_lab.bench.report import Table, write_page
+from levelport_lab.problems.teleport_cases import all_cases
 
 NETWORKS = (
     "deep linear@5",

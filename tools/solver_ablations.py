@@ -25,14 +25,14 @@ from torch import Tensor
 
 import development_networks  # noqa: F401  (registers the second part of the development set)
 from development_models import DEVELOPMENT
-from levelport.numerics.tangent_lbfgs import _NEW, _Vectors
+from levelport.numerics.lbfgs import QuasiNewton
 from levelport.objective import Point
 from levelport.solvers import Auto, Solver, TeleportProblem
 from levelport.solvers.certificate import Frame
-from levelport_lab.bench.cases import GROUPS, Case, all_cases
 from levelport_lab.bench.plain_ascent import PlainAscent
 from levelport_lab.bench.report import Table, write_page
 from levelport_lab.bench.solver_runs import Budget, Contestant, score
+from levelport_lab.problems.teleport_cases import GROUPS, Case, all_cases
 
 ASCENT, WALLS = "levelport.solvers.ascent.", "levelport.solvers.walls."
 LBFGS = "levelport.numerics.lbfgs.QuasiNewton."

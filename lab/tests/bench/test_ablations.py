@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from levelport_lab.bench.cases import all_cases
 from levelport_lab.bench.solver_runs import Budget
+from levelport_lab.problems.teleport_cases import all_cases
 
 ablations = pytest.importorskip("solver_ablations", reason="tools/ is not part of this copy")
 CASES = all_cases(ablations.DEVELOPMENT)

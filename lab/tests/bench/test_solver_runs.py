@@ -11,11 +11,11 @@ import torch
 
 from levelport.solvers import Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.result import TeleportStatus
-from levelport_lab.bench.cases import GROUPS, MODELS, all_cases
 from levelport_lab.bench.logistic_cases import LOGISTIC_CASES, ManyStartsSpec, end_of_ray
 from levelport_lab.bench.solver_runs import BUDGETS, CONTESTANTS, Budget, Contestant, SolverSpec, score, specs
 from levelport_lab.bench.tables import best_known, solver_tables
 from levelport_lab.problems.quadratics import Quadratic
+from levelport_lab.problems.teleport_cases import GROUPS, MODELS, all_cases
 
 SMALL = all_cases()["least squares@0"]
 

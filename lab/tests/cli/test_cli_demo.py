@@ -14,7 +14,7 @@ from levelport_lab.bench import cost_table
 from levelport_lab.cli import app
 
 
-def test_demo_shows_all_three_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_shows_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The last table takes long and has tests of its own; here it only has to be shown.
     rows = {"GD-Armijo": (9293.0, math.inf, math.inf), "levelport.minimize": (232.0, 502.0, 742.0)}
     monkeypatch.setattr(cost_table, "cost_table", lambda: rows)
@@ -28,12 +28,8 @@ def test_demo_shows_all_three_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     }
     assert steps["booth", "GD, teleported"] == 1
     assert steps["booth", "GD"] > 10
-    norms = {name: float(value) for name, value in re.findall(r"│ ([\w, =1-]+?) +│ (0\.\d+) │", result.output)}
-    assert norms["auto"] > 1.1 * norms["SciPy SLSQP"]
-    assert norms["auto"] > 1.1 * norms["published SQP"]
     assert "9293" in result.output
     assert "not reached" in result.output
-    for name in ("figure1.png", "solvers.png"):
-        assert str(tmp_path / "pictures" / name) in result.output.replace("\n", "")
-        with Image.open(tmp_path / "pictures" / name) as picture:
-            assert min(picture.size) > 600
+    assert str(tmp_path / "pictures" / "figure1.png") in result.output.replace("\n", "")
+    with Image.open(tmp_path / "pictures" / "figure1.png") as picture:
+        assert min(picture.size) > 600

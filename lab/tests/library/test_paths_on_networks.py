@@ -11,7 +11,7 @@ from levelport.objective import Point
 from levelport.solvers import Auto, ascent
 from levelport.solvers.certificate import Certificate
 from levelport.solvers.result import TraceRow
-from levelport_lab.bench.cases import all_cases
+from levelport_lab.problems.teleport_cases import all_cases
 
 development = pytest.importorskip("development_networks", reason="tools/ is not part of this copy")
 CASES = all_cases(development.DEVELOPMENT)

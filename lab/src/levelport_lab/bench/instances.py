@@ -3,7 +3,7 @@
 * logistic: the twenty UCI sets, six penalties, from w = 0, with certified optima: 120 problems.
 * quadratic: 200 variables, condition 1e2, 1e4 and 1e6, eigenvalues evenly spaced in the logarithm.
 * function: the test functions, and Rosenbrock's in ten variables.
-* network: fully connected networks on UCI sets and on digits, from their usual initialisation.
+* network: fully connected networks on UCI sets, from their usual initialisation.
 * all samples: a logistic problem that no test set is split from, for the small table of costs.
 """
 
@@ -155,14 +155,5 @@ def networks(
         for data in sets
         for activation in activations
         for reg in regs
-        for seed in seeds
-    ]
-
-
-def digits(seeds: tuple[int, ...] = (0, 1, 2)) -> list[ProblemName]:
-    """One hidden layer of fifty on the digits."""
-    return [
-        ProblemName("network", f"mlp-{activation}-50/digits", 1e-4, seed)
-        for activation in ("relu", "softplus")
         for seed in seeds
     ]

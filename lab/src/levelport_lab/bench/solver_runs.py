@@ -13,17 +13,17 @@ from typing import ClassVar
 
 import torch
 
-import levelport_lab.bench.models_networks
-import levelport_lab.bench.models_statistical  # noqa: F401  (both register their models)
+import levelport_lab.problems.network_models
+import levelport_lab.problems.statistical_models  # noqa: F401  (both register their models)
 from levelport.objective import Cost
 from levelport.objectives import GradientDifferences
 from levelport.solvers import SQP, Auto, Monitor, Solver, TeleportProblem
 from levelport.solvers.result import TeleportStatus
-from levelport_lab.bench.cases import Case, all_cases
 from levelport_lab.bench.logistic_cases import LOGISTIC_CASES, LogisticCase, ManyStartsSpec
 from levelport_lab.bench.plain_ascent import PlainAscent
 from levelport_lab.bench.scipy_solvers import ScipySolver
 from levelport_lab.engine.spec import Run, RunSpec
+from levelport_lab.problems.teleport_cases import Case, all_cases
 
 UNLIMITED = 10**9
 DENSE = 200

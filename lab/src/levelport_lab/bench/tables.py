@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from levelport_lab.bench import safety
-from levelport_lab.bench.cases import GROUPS, all_cases
 from levelport_lab.bench.competitors import (
     ADAMW,
     ALONE,
@@ -38,6 +37,7 @@ from levelport_lab.bench.solver_runs import CONTESTANTS, SolverSpec
 from levelport_lab.engine.spec import Run, RunSpec
 from levelport_lab.engine.store import TaskResult
 from levelport_lab.paper.profiles import Axis, spent_until_solved
+from levelport_lab.problems.teleport_cases import GROUPS, all_cases
 
 PROBLEM = ["family", "problem", "reg", "seed"]
 RACE = [*PROBLEM, "competitor"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def demo(
     out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("demo"),
 ) -> None:
-    """Show Figure 1 of the paper, the solvers side by side, and what teleports do for gradient descent."""
+    """Show Figure 1 of the paper, and what teleports do for gradient descent."""
     import torch
     from rich.console import Console
     from threadpoolctl import threadpool_limits
@@ -32,11 +32,9 @@ def demo(
     except OSError as error:
         raise typer.BadParameter(f"cannot write to {out}: {error.strerror}.", param_hint="--out") from error
     with trouble_in_words():
-        pictures = [_test_functions(console, out), _solvers(console, out)]
+        picture = _test_functions(console, out)
         _minimisers(console)
-    say(f"\nDone in {time.perf_counter() - began:.0f} s. Pictures:")
-    for picture in pictures:
-        say(f"  {picture}")
+    say(f"\nDone in {time.perf_counter() - began:.0f} s. Picture: {picture}")
 
 
 def _test_functions(console: Console, out: Path) -> Path:
@@ -69,46 +67,6 @@ def _test_functions(console: Console, out: Path) -> Path:
     return picture
 
 
-def _solvers(console: Console, out: Path) -> Path:
-    """The solvers on logistic regression, all with the same budget."""
-    from rich.progress import track
-    from rich.table import Table
-
-    from levelport_lab.bench.demo_race import CONTESTANTS, DEMO_BUDGETS, demo_figure, demo_race, logistic_case
-    from levelport_lab.pictures import save
-
-    console.rule("2  Solvers of the teleportation problem", align="left")
-    case = logistic_case("breast-cancer-wisconsin", 1e-3)
-    races = [
-        (contestant, demo_race(case, contestant))
-        for contestant in track(CONTESTANTS, "logistic regression ...", console=console, transient=True)
-    ]
-    table = Table("solver", "‖∇f‖", "violation", "f", "∇f", "HVP", "cost", "seconds")
-    for column in table.columns:
-        column.no_wrap = True
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for contestant, results in races:
-        result, cost = results[-1], results[-1].cost
-        table.add_row(
-            contestant.name,
-            f"{result.gradient_norm:.5f}",
-            f"{result.violation:.0e}" if result.violation else "0",
-            str(cost.values),
-            str(cost.gradients),
-            str(cost.hvps),
-            f"{cost.gradient_equivalents:g}",
-            f"{cost.seconds:.2f}",
-        )
-    say(
-        f"{case.name}, {case.objective.dimension} variables, gradient norm at the start "
-        f"{races[0][1][0].gradient_norm_start:.5f}, at most {DEMO_BUDGETS[-1]} Hessian-vector products:"
-    )
-    console.print(table)
-    console.print("f, ∇f, HVP: evaluations. Cost: gradient equivalents, ½ per value, 1 per gradient, 2 per HVP.")
-    return save(demo_figure(case, races), out / "solvers.png")[0]
-
-
 def _minimisers(console: Console) -> None:
     """What it costs to minimise, with and without teleports, against SciPy."""
     from rich.table import Table
@@ -116,7 +74,7 @@ def _minimisers(console: Console) -> None:
     from levelport_lab.bench import cost_table
     from levelport_lab.bench.races import accuracy
 
-    console.rule("3  What it costs to minimise", align="left")
+    console.rule("2  What it costs to minimise", align="left")
     with console.status("gradient descent with and without teleports, L-BFGS, Newton-CG ..."):
         costs = cost_table.cost_table()
     say(
@@ -129,7 +87,4 @@ def _minimisers(console: Console) -> None:
     for name, row in costs.items():
         table.add_row(name, *map(cost_table.cell, row))
     console.print(table)
-    say(
-        "What of levelport.minimize's speed is owed to the teleports, and what to the descent inside them, is measured "
-        "by 'levelport bench attribution'."
-    )
+    say("How much of this is due to the teleports: docs/results/benchmark.md, measured by 'levelport bench logistic'.")

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from levelport_lab.bench.cases import Loss, Parameters, draw, model
 from levelport_lab.problems.datasets import load_data
+from levelport_lab.problems.teleport_cases import Loss, Parameters, draw, model
 
 
 def table(name: str, most: int = 500) -> tuple[Tensor, Tensor]:

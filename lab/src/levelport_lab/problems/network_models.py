@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from levelport_lab.bench.cases import Loss, Parameters, draw, model
-from levelport_lab.bench.models_statistical import digits, table
+from levelport_lab.problems.statistical_models import digits, table
+from levelport_lab.problems.teleport_cases import Loss, Parameters, draw, model
 
 Activation = Callable[[Tensor], Tensor]
 

@@ -99,7 +99,7 @@ docs: $(VENV)/.dev ## the site in build/site: runs the gallery, then builds stri
 	$(BIN)/python tools/build_gallery.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-bench: $(VENV)/.dev ## solvers on the zoo of problems (most of an hour; not a test)
+bench: $(VENV)/.dev ## solvers compared (most of an hour; not a test)
 	$(BIN)/levelport bench solvers --report docs/results
 
 format: $(VENV)/.dev ## let ruff rewrite

@@ -83,16 +83,16 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], warm: Warm | None 
     """The end of h in the direction of ``aim``."""
     reading = aim.at(task.start)
     begin, origin = task.start, reading
+    if not reading.finite:
+        return _failed(task, origin, f"at x the quantity is {origin.point.value}, or its gradient is not finite")
     if warm is not None:
         begin = _shrunk(task, warm.z)
         reading = aim.at(begin)
     elif task.at_bound or _stationary(reading):
         begin = _displaced(task)
         reading = aim.at(begin)
-        if _stationary(reading):
-            detail = "the quantity does not change around x"
-            nan = math.nan
-            return Found(task.start, origin, EndStatus.FAILED, nan, nan, 0.0, origin.value, 0, detail=detail)
+        if not reading.finite or _stationary(reading):
+            return _failed(task, origin, "the quantity does not change around x")
     tol = task.tol
     if task.recycled is not None:
         task.recycled.solve(reading.gradient, relative=_INEXACT)
@@ -119,12 +119,19 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], warm: Warm | None 
         found.status = EndStatus.UNBOUNDED
     elif not search.converged:
         _take_over(task, aim, search, pairs, found, spent)
-    if begin is not task.start and not found.reading.value < origin.value and found.status is not EndStatus.BUDGET:
-        found.site, found.reading, found.status = task.start, origin, EndStatus.CERTIFIED
-        found.detail, found.angle, found.price = "the quantity is stationary at x", math.nan, 0.0
+    if not found.reading.value < origin.value:
+        found.site, found.reading, found.angle, found.price = task.start, origin, math.nan, 0.0
+        if found.status is not EndStatus.BUDGET:
+            found.status = EndStatus.CERTIFIED if begin is not task.start else EndStatus.FAILED
+        found.detail = "the quantity is stationary at x" if begin is not task.start else "no step improves the quantity"
     if found.lower is not None and found.status is not EndStatus.FAILED:
         found.status = EndStatus.NEW_MINIMUM
     return found
+
+
+def _failed(task: Task, origin: Reading, detail: str) -> Found:
+    nan = math.nan
+    return Found(task.start, origin, EndStatus.FAILED, nan, nan, nan, origin.value, 0, detail=detail)
 
 
 def _stationary(reading: Reading) -> bool:

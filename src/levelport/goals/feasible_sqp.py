@@ -204,7 +204,7 @@ class _LineSearch:
                 continue
             reading = self.aim.at(site)
             drop, predicted = h - reading.value, a * step.slope
-            if math.isfinite(drop) and drop >= max(0.0, 1e-4 * predicted - 4.0 * eps * abs(h)):
+            if math.isfinite(drop) and drop >= max(0.0, 1e-4 * predicted - 4.0 * eps * abs(h)) and reading.finite:
                 self.bend = max(0.0, t * self.gv / (step.curvature * a * a)) if step.curvature > 0.0 else 0.0
                 return site, reading
             shorter = 0.2 * a
@@ -231,7 +231,7 @@ class _LineSearch:
         # Aim below the level by a small part of what the step gains.
         price = max(step.price, self.state.price)
         band = max(self.floor, 0.2 * a * step.slope / price if price > 0.0 else 0.1 * start.slack)
-        longest = 2.0 * a * float(step.d.norm()) / float(self.v.norm())
+        longest = 2.0 * a * float(step.d.norm()) / max(float(self.v.norm()), 1e-300)
         last: tuple[float, float] | None = None
         for _ in range(4):
             excess = site.excess

@@ -85,6 +85,11 @@ class Reading:
         return self._aim.sign * self.point.value
 
     @property
+    def finite(self) -> bool:
+        """Whether h and its gradient are numbers."""
+        return self.point.finite
+
+    @property
     def gradient(self) -> Tensor:
         """sign·∇h in z."""
         if self._gradient is None:

@@ -31,6 +31,7 @@ _ALWAYS = 100  # dimension up to which the Hessian is always taken
 _LARGEST = 1000  # dimension from which it never is: it has to be factorised
 _PER_QUANTITY = 15  # products per end that conjugate gradients take instead, as measured on multinomial regressions
 _PRODUCTS = 20
+_NEWTON = 100  # steps of refine=True
 _OFF = 0.3  # distance from a bound, in the variables of the search, of a start beside it, and what counts as near
 _RESTARTS = 3
 _INSIDE = 1e-3  # slack from which an end is not on the level
@@ -226,7 +227,7 @@ def prepare(
         limits.set_scale(flat, objective.at(flat).gradient, rise)
         objective, flat = Bounded(objective, limits), limits.inner(flat)
     if refine:
-        flat = find_minimum(objective, flat).x
+        flat = find_minimum(objective, flat, max_steps=_NEWTON).x
     point = objective.at(flat, curvature=True)
 
     def made(chart: Chart | None, decrement: float, trouble: str = "") -> Setup[X]:

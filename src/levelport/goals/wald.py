@@ -218,7 +218,7 @@ class _Step:
         for _ in range(12):
             if site.feasible:
                 reading = self.aim.at(site)
-                if before - reading.value >= 1e-4 * self.a * self.gain:
+                if math.inf > before - reading.value >= 1e-4 * self.a * self.gain and reading.finite:
                     return site, reading
             site = self.shorten(0.4)
         return None

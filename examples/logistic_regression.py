@@ -9,7 +9,7 @@ import torch
 from sklearn.datasets import load_breast_cancer
 
 from levelport import LinearObjective
-from levelport.optim import Armijo, Never, minimize
+from levelport.optim import Armijo, Every, Never, minimize
 
 
 def main() -> None:
@@ -21,7 +21,8 @@ def main() -> None:
 
     for name, options in {
         "gradient descent": {"method": Armijo(), "schedule": Never()},
-        "with teleports": {},
+        "with teleports": {"method": Armijo(c=0.1), "schedule": Every(1)},
+        "by default": {},
     }.items():
         objective = LinearObjective.logistic(X, y, penalty=1e-6)
         result = minimize(objective, x0, gtol=1e-6, max_cost=1000, **options)  # type: ignore[arg-type]

@@ -39,4 +39,6 @@ def test_teleports_combine_with_it() -> None:
 def test_memory_is_checked() -> None:
     with pytest.raises(ValueError, match="memory"):
         LBFGS(memory=0)
-    assert LBFGS()._pairs(10**7) == 10
+    assert [LBFGS().pairs(d, torch.float64) for d in (10, 10**6, 10**7)] == [400, 16, 3]
+    assert LBFGS().pairs(10**6, torch.float32) == 33
+    assert LBFGS(memory=7).pairs(10**7, torch.float64) == 7

@@ -417,6 +417,7 @@ class TestSciPy:
             hessp=scipy.optimize.rosen_hess_prod,
             method=scipy_method,
             tol=1e-8,
+            options={"schedule": Every(1)},
         )
         assert result.success
         assert np.abs(result.x - 1.0).max() < 1e-6
@@ -437,12 +438,18 @@ class TestSciPy:
             calls["hessp"] += 1
             return scipy.optimize.rosen_hess_prod(x, v)
 
-        result = scipy_method(scipy.optimize.rosen, self.x0, jac=jac, hessp=hessp, **options)
+        result = scipy_method(scipy.optimize.rosen, self.x0, jac=jac, hessp=hessp, schedule=Every(1), **options)
         assert result.success
         assert result.nhev == calls["hessp"] > 0
         assert result.njev == result.ngev == calls["jac"]  # none of them for a difference
         chosen = scipy_method(
-            scipy.optimize.rosen, self.x0, jac=jac, hessp=hessp, solver=Krylov(hvp="difference"), maxiter=3
+            scipy.optimize.rosen,
+            self.x0,
+            jac=jac,
+            hessp=hessp,
+            schedule=Every(1),
+            solver=Krylov(hvp="difference"),
+            maxiter=3,
         )
         assert chosen.nhev == 0
 
@@ -455,7 +462,7 @@ class TestSciPy:
             x[:] = 0.0  # a copy of its own
             return dense
 
-        result = scipy_method(scipy.optimize.rosen, self.x0, jac=scipy.optimize.rosen_der, hess=hess)
+        result = scipy_method(scipy.optimize.rosen, self.x0, jac=scipy.optimize.rosen_der, hess=hess, schedule=Every(1))
         assert result.success
         assert result.nhev == len(at) == len(set(at)) > 0
 
@@ -551,7 +558,7 @@ class TestSciPy:
             hessp=scipy.optimize.rosen_hess_prod,
             method=scipy_method,
             callback=lambda intermediate_result: seen.append(intermediate_result.fun),
-            options={"descent": FixedStep(2e-3), "maxiter": 60},
+            options={"descent": FixedStep(2e-3), "schedule": Every(1), "maxiter": 60},
         )
         assert (
             len({"stay", "first step", "undone"} & {row.kind for row in trace}) >= 2

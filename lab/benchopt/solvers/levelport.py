@@ -4,6 +4,7 @@ import torch
 from benchopt import BaseSolver
 
 import levelport
+from levelport.optim import Armijo
 
 
 class Solver(BaseSolver):
@@ -27,7 +28,7 @@ class Solver(BaseSolver):
         self.w = torch.zeros(self.X.shape[1], dtype=torch.float64)
         schedule = levelport.Every(1) if self.schedule == "always" else levelport.Never()
         if callback():
-            levelport.minimize(loss, self.w, schedule=schedule, gtol=1e-12, callback=after)
+            levelport.minimize(loss, self.w, Armijo(c=0.1), schedule=schedule, gtol=1e-12, callback=after)
 
     def get_result(self):
         return {"w": self.w.detach().numpy().copy()}

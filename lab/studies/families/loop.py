@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from levelport.objective import Objective, Point
 from levelport.objectives.module import ModuleObjective
-from levelport.optim import Armijo, Teleported, minimize
+from levelport.optim import Armijo, Every, Teleported, minimize
 from levelport.vectors import all_finite
 from levelport_lab.bench.metered import Metered, TorchFunction
 
@@ -125,6 +125,13 @@ class DefaultTraining(Training):
             self.record(point.value)
 
         result = minimize(
-            objective, self.x, Armijo(), gtol=0.0, max_iterations=10**9, max_cost=self.max_cost, callback=follow
+            objective,
+            self.x,
+            Armijo(),
+            schedule=Every(1),
+            gtol=0.0,
+            max_iterations=10**9,
+            max_cost=self.max_cost,
+            callback=follow,
         )
         self.moves, self._stuck = result.teleports, True

@@ -18,7 +18,6 @@ from levelport.objective import Objective, Point
 from levelport.objectives.function import as_objective
 from levelport.objectives.numpy import NumpyObjective
 from levelport.optim._minimize import minimize
-from levelport.optim.defaults import MINIMIZE_SCHEDULE
 from levelport.optim.result import MinimizeRow, MinimizeStatus
 from levelport.optim.schedules import Schedule
 from levelport.optim.step_rule import StepRule
@@ -54,7 +53,7 @@ def scipy_method(
     maxiter: int | None = None,
     disp: bool = False,
     descent: str | StepRule = "auto",
-    schedule: Schedule = MINIMIZE_SCHEDULE,
+    schedule: Schedule | None = None,
     **options: Any,
 ) -> Any:
     """Descent with teleports, as a method for ``scipy.optimize.minimize``.

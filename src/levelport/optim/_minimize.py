@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from levelport import checks
@@ -27,7 +28,7 @@ from levelport.optim.normalized import Normalized
 from levelport.optim.polyak import Polyak
 from levelport.optim.progress_bar import progress_bar
 from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus, RowKind
-from levelport.optim.schedules import Schedule
+from levelport.optim.schedules import Never, Schedule
 from levelport.optim.step_rule import StepRule
 from levelport.optim.transaction import Stride, land
 from levelport.optim.undo import Guard
@@ -51,6 +52,15 @@ CONFIGURED = {
 }
 """Methods that need a step size, which no name can give."""
 
+_STEP_COST = 3.0
+"""Gradient equivalents kept for the end of a teleport and the step after it when a budget runs out."""
+
+_STILL = 10
+"""A run ends when f has changed by no more than rounding errors over so many steps."""
+
+_BOTTOMLESS = {torch.float64: 1e30}
+"""f is unbounded as far as anyone can tell below this times max(1, |f(x0)|), and below 1e15 in other precisions."""
+
 SEARCHES = (Armijo, LBFGS, Newton)
 """Methods that are safe where the gradient is large: they look before they step, or do not step by its length."""
 
@@ -64,7 +74,7 @@ def minimize(
     x0: X,
     method: str | StepRule = "auto",
     *,
-    schedule: Schedule = defaults.MINIMIZE_SCHEDULE,
+    schedule: Schedule | None = None,
     solver: str | Solver = defaults.MINIMIZE_SOLVER,
     metric: X | None = None,
     first_step: Literal["included", "method"] | None = None,
@@ -80,17 +90,20 @@ def minimize(
 ) -> MinimizeResult[X]:
     """Minimise ``fun`` from ``x0`` by descent steps and teleports.
 
-    In iteration k, if the schedule says so, the point first teleports, at no higher a value; then the method takes its
-    step. The default teleports before every step by :class:`~levelport.solvers.Krylov`; where that finds a teleport
-    not worth its cost it may hand over a lower point instead, which is then the step, and the trace says so. The
-    cheapest way to a minimum is usually ``method="lbfgs", schedule=Never()``.
+    The default is L-BFGS with a long memory. On problems that take it more than some sixty gradients, Krylov teleports
+    probe the curvature while that pays, and what they learn goes into the memory
+    (:class:`~levelport.optim.probes.Probes`). Other methods teleport only if a schedule is given: in iteration k, if
+    the schedule says so, the point first teleports, at no higher a value; then the method takes its step. Where the
+    Krylov solver finds a teleport not worth its cost it may hand over a lower point instead, which is then the step,
+    and the trace says so. ``minimize(f, x0, Armijo(), schedule=Every(50, start=5), solver="sqp")`` is Algorithm 1 of
+    the paper.
 
     Args:
         fun: f, a differentiable function of ``x0`` that returns a scalar tensor, or an :class:`Objective`.
         x0: a tensor, or a list or dict of tensors; for an Objective, a flat vector. Never modified.
         method: "auto", "armijo", "lbfgs", "newton-cg", or a configured rule: ``FixedStep(0.1)``, ``Momentum(0.1)``,
             ``Polyak(max_step=1.0)``, ``Armijo(c=0.1)``, ``Normalized(0.01)``, ``Newton(max_hvps=20)``.
-        schedule: when to teleport; ``Never()`` for plain descent.
+        schedule: when to teleport; None takes probes for "auto" and ``Never()`` for all other methods.
         solver: how to teleport: "krylov", "auto", "sqp", or one with limits of its own, ``Auto(max_hvps=10)``.
         metric: positive weights m in the structure of ``x0``: the whole descent, steps as well as teleports, then takes
             place in the variables √m x, exactly. A gradient step is x - η ∇f(x)/m, and gradient norms are √(Σ gᵢ²/mᵢ),
@@ -104,7 +117,8 @@ def minimize(
         gtol_absolute: stop when ‖∇f(x)‖ is at most this.
         f_target: stop when f(x) is at most this.
         max_iterations: budget of steps of the method, whatever the teleports before them do.
-        max_cost: budget of gradient equivalents (value ½, gradient 1, HVP 2); checked once per iteration.
+        max_cost: budget of gradient equivalents (value ½, gradient 1, HVP 2); checked before every step and within
+            teleports. A line search that has begun is finished.
         max_seconds: budget of time; checked at the same places.
         callback: called as ``callback(row, point)`` with every new point; a true answer stops the run.
         progress: show a bar (needs rich).
@@ -117,6 +131,8 @@ def minimize(
         (True, [1.0, 3.0])
     """
     rule = method_named(method)
+    if schedule is None:
+        schedule = defaults.MINIMIZE_SCHEDULE if method == "auto" else Never()
     if not isinstance(schedule, Schedule):
         raise ValueError(f"schedule must be a schedule such as Every(50), or Never() for none, not {schedule!r}.")
     if schedule.unit == "epochs":
@@ -230,7 +246,10 @@ class _Descent:
             if (reason := self._reason_to_stop(self.point)) is not None:
                 return reason
             result = None
-            if back is not None or (move := self._teleport_if_due(schedule)) is None:
+            move = None if back is not None else self._teleport_if_due(schedule)
+            if move is not None and move.model is not None and move.model.size > 0 and isinstance(rule, LBFGS):
+                state = rule.learn(self.objective, state, move.model.ritz_pairs())
+            if move is None:
                 pass
             elif self._included:
                 result = self._land(move, stride, state)
@@ -268,6 +287,10 @@ class _Descent:
             return MinimizeStatus.GRADIENT_SMALL
         if point.value <= limits.f_target:
             return MinimizeStatus.TARGET_REACHED
+        if point.value < -_BOTTOMLESS.get(self.objective.dtype, 1e15) * max(1.0, abs(self.trace[0].value)):
+            return MinimizeStatus.UNBOUNDED
+        if self._still():
+            return MinimizeStatus.ROUNDING_FLOOR
         if self.iteration >= limits.max_iterations:
             return MinimizeStatus.MAX_ITERATIONS
         if self.cost.gradient_equivalents >= limits.max_cost:
@@ -275,6 +298,15 @@ class _Descent:
         if time.perf_counter() - self._began >= limits.max_seconds:
             return MinimizeStatus.MAX_SECONDS
         return None
+
+    def _still(self) -> bool:
+        """Whether f has changed before, but only by rounding errors over the last steps."""
+        rows = self.trace[-_STILL - 1 :]
+        noise = 4.0 * torch.finfo(self.objective.dtype).eps * abs(self.point.value)
+        if len(rows) <= _STILL or rows[0].value - self.point.value > noise:
+            return False
+        values = [row.value for row in rows]
+        return max(values) - min(values) <= noise < self.trace[0].value - self.point.value
 
     def _teleport_if_due(self, schedule: Schedule) -> Move | None:
         """The teleport that the schedule asks for, not yet made."""
@@ -284,6 +316,11 @@ class _Descent:
             return None
         limits = schedule.limits(self._history)
         solver = self._solver if limits is None else limits.of(self._solver)
+        cost_left = self._limits.max_cost - spent - _STEP_COST
+        seconds_left = self._limits.max_seconds - (time.perf_counter() - self._began)
+        if not (cost_left > 0.0 and seconds_left > 0.0):
+            return None
+        solver = solver.within(max_cost=cost_left, max_seconds=seconds_left)
         move = move_from(point, self.objective, solver, self._solver_state, certify=False)
         self._solver_state = move.state
         self._history.teleported(self.cost.gradient_equivalents - spent)

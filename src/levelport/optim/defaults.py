@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import torch
 
-from levelport.optim.armijo import Armijo, ArmijoSGD
+from levelport.optim.armijo import ArmijoSGD
+from levelport.optim.lbfgs import LBFGS
 from levelport.optim.loss_account import Horizon, LossAccount
 from levelport.optim.polyak import PolyakSGD
-from levelport.optim.schedules import Every, Never, Schedule
+from levelport.optim.probes import Probes
+from levelport.optim.schedules import Never, Schedule
 from levelport.optim.step_rule import StepRule
 from levelport.solvers import Krylov, Solver
 
-METHOD: StepRule = Armijo(c=0.1)
+METHOD: StepRule = LBFGS()
 """Of ``minimize``."""
 
-MINIMIZE_SCHEDULE: Schedule = Every(1)
-"""Of ``minimize``."""
+MINIMIZE_SCHEDULE: Schedule = Probes()
+"""Of ``minimize`` with ``method="auto"``; every other method teleports only if told when."""
 
 MINIMIZE_SOLVER: Solver = Krylov()
 """How ``minimize`` teleports: the Krylov solver stops by itself, long before that."""
@@ -58,4 +60,4 @@ def gtol_for(dtype: torch.dtype) -> float:
     return {torch.float64: 1e-8, torch.float32: 1e-5}.get(dtype, 1e-3)
 
 
-MAX_ITERATIONS = 1000
+MAX_ITERATIONS = 10_000

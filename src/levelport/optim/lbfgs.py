@@ -1,10 +1,13 @@
-"""L-BFGS with a strong-Wolfe line search: the cheapest way through most smooth problems, with no teleport in it.
+"""L-BFGS with a long memory and a strong-Wolfe line search.
 
     x⁺ = x - t B⁻¹ ∇f(x),
 
-B⁻¹ from the last pairs of steps and gradient changes (:mod:`levelport.numerics.lbfgs`), t by
-:mod:`levelport.numerics.strong_wolfe`, t = 1 first. Any schedule of teleports can be combined with it; the pairs
-survive a teleport, because they describe f and not the path.
+B⁻¹ from pairs of steps and gradient changes (:mod:`levelport.numerics.lbfgs`), t by
+:mod:`levelport.numerics.strong_wolfe`, t = 1 first. Pairs survive a teleport, because they describe f and not the path.
+
+A Krylov teleport leaves Ritz pairs (v, ∇²f v) behind. They are pairs of the same kind, paid for already, and go into
+the same memory (:meth:`LBFGS.learn`); Morales and Nocedal ("Enriched methods for large-scale unconstrained
+optimization", 2002) exchange information between L-BFGS and a truncated Newton method in this way.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from levelport import checks
 from levelport.numerics.lbfgs import QuasiNewton
@@ -23,13 +27,18 @@ from levelport.optim.step_rule import Step, after_teleport
 from levelport.solvers import TeleportResult
 from levelport.vectors import norm
 
+_MOST_PAIRS = 400
+_MOST_BYTES = 2**28
+_FEWEST_PAIRS = 3
+
 
 @dataclass(frozen=True)
 class LBFGS:
     """The step rule for :func:`levelport.minimize`.
 
     Args:
-        memory: pairs kept, two vectors of x's size each; None takes 60, or down to 10 for large models.
+        memory: pairs kept, two vectors of x's size each; None takes as many as fit into 256 MiB, at most 400 and at
+            least 3.
     """
 
     memory: int | None = None
@@ -39,11 +48,11 @@ class LBFGS:
             checks.whole("memory", self.memory, at_least=1, why="None chooses it by the size of x")
 
     def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
-        model = state if isinstance(state, QuasiNewton) else QuasiNewton(self._pairs(objective.dimension))
+        model = self._model(objective, state)
         if model.informed:
             found = strong_wolfe(objective.at, point, -model.apply(point.gradient))
             if found is None:
-                model.forget()  # it leads astray: what it knows is of other regions
+                model.forget()  # the pairs describe other regions
         if not model.informed:
             size = point.gradient_norm
             initial = after_teleport(teleport) or min(1.0, 1.0 / size if size > 0.0 else 1.0)
@@ -56,6 +65,23 @@ class LBFGS:
         model.update(new.x - point.x, new.gradient - point.gradient)
         return Step(new, model, length)
 
-    def _pairs(self, dimension: int) -> int:
-        """Sixty pairs of up to 140 000 numbers, then as many as fit into 2²⁴ numbers, at least ten."""
-        return self.memory or max(10, min(60, 2**23 // dimension))
+    def learn(self, objective: Objective, state: Any, pairs: tuple[Tensor, Tensor]) -> QuasiNewton:
+        """The state with the pairs (v, ∇²f v), rows of two matrices in the order of their curvatures, smallest first.
+
+        Pairs without positive curvature are left out. Of a short memory they take at most one half.
+        """
+        model = self._model(objective, state)
+        most = max(self.pairs(objective.dimension, objective.dtype) // 2, 1)
+        for v, image in zip(*(rows[-most:] for rows in pairs), strict=True):
+            model.update(v, image)
+        return model
+
+    def pairs(self, dimension: int, dtype: torch.dtype) -> int:
+        """Pairs kept for x of this size."""
+        fitting = _MOST_BYTES // (2 * dimension * dtype.itemsize)
+        return self.memory or max(_FEWEST_PAIRS, min(_MOST_PAIRS, fitting))
+
+    def _model(self, objective: Objective, state: Any) -> QuasiNewton:
+        if isinstance(state, QuasiNewton):
+            return state
+        return QuasiNewton(self.pairs(objective.dimension, objective.dtype))

@@ -18,6 +18,8 @@ class MinimizeStatus(Enum):
 
     GRADIENT_SMALL = "the gradient norm fell below the tolerance gtol"
     TARGET_REACHED = "the value f_target was reached"
+    ROUNDING_FLOOR = "f changes by rounding errors only: it is minimal as far as its values can tell"
+    UNBOUNDED = "f fell so far that it seems unbounded below; check its sign, or add a penalty"
     MAX_ITERATIONS = "max_iterations steps were taken before a tolerance was met"
     MAX_COST = "max_cost gradient equivalents were spent before a tolerance was met"
     MAX_SECONDS = "max_seconds passed before a tolerance was met"
@@ -29,7 +31,7 @@ class MinimizeStatus(Enum):
     @property
     def success(self) -> bool:
         """Whether a tolerance that was asked for was met."""
-        return self in (MinimizeStatus.GRADIENT_SMALL, MinimizeStatus.TARGET_REACHED)
+        return self in (MinimizeStatus.GRADIENT_SMALL, MinimizeStatus.TARGET_REACHED, MinimizeStatus.ROUNDING_FLOOR)
 
 
 @dataclass(frozen=True)

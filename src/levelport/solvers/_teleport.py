@@ -169,6 +169,7 @@ def move_from(
             tol=solver.tol,
             slack=_slack(solver, start, level_set, objective.dtype),
             max_hvps=solver.max_hvps,
+            max_cost=solver.max_cost,
             deadline=began + solver.max_seconds,
             radius=solver.radius,
             target_gain=solver.target_gain,

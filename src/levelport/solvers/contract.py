@@ -31,6 +31,9 @@ State = Mapping[str, float]
 """What a solver remembers from one teleport of a run to the next, as plain numbers; empty before the first."""
 
 
+_NEXT = 2.0  # gradient equivalents of the next evaluation, a Hessian-vector product at most
+
+
 @dataclass(frozen=True)
 class TeleportProblem:
     """max ‖∇f(x)‖ subject to f(x) ≤ f(w), with everything that limits how it may be solved.
@@ -41,6 +44,7 @@ class TeleportProblem:
         tol: KKT tolerance, on sin ∠(∇f, ∇²f ∇f).
         slack: by how much f may exceed f(w) in the returned point; how far it may fall short in level-set mode.
         max_hvps: Hessian-vector products for the whole teleport, certificate included.
+        max_cost: gradient equivalents for the whole teleport.
         deadline: a reading of ``time.perf_counter`` after which to stop.
         radius: the longest allowed distance from w; None lets the solver derive it.
         target_gain, target_alignment: stop as soon as the gradient norm has grown by this factor, or the
@@ -55,6 +59,7 @@ class TeleportProblem:
     tol: float = 1e-6
     slack: float = 0.0
     max_hvps: int = 50
+    max_cost: float = math.inf
     deadline: float = math.inf
     radius: float | None = None
     target_gain: float = math.inf
@@ -121,6 +126,7 @@ class Solver(ABC):
 
     Args:
         max_hvps: budget of Hessian-vector products per teleport, certificate included.
+        max_cost: budget of gradient equivalents per teleport, checked between evaluations.
         max_seconds: budget of time per teleport, checked between evaluations.
         tol: KKT tolerance on sin ∠(∇f, ∇²f ∇f), free of units.
         radius: largest distance from w; None derives it from the problem's own scale.
@@ -134,6 +140,7 @@ class Solver(ABC):
 
     _: KW_ONLY
     max_hvps: int = 50
+    max_cost: float = math.inf
     max_seconds: float = math.inf
     tol: float = 1e-6
     radius: float | None = None
@@ -144,6 +151,7 @@ class Solver(ABC):
 
     def __post_init__(self) -> None:
         checks.whole("max_hvps", self.max_hvps, at_least=1, why="the certificate alone takes one")
+        checks.number("max_cost", self.max_cost, above=0.0)
         checks.number("max_seconds", self.max_seconds, above=0.0)
         checks.number("tol", self.tol, above=0.0, below=1.0, why="it bounds the sine of an angle")
         if self.radius is not None:
@@ -155,11 +163,20 @@ class Solver(ABC):
         if self.hvp is not None:
             checks.one_of("hvp", self.hvp, ("exact", "difference"))
 
-    def within(self, max_hvps: int, least_decrease: float) -> Self:
-        """A copy with tighter limits, for schedules that allow a teleport less than its owner does."""
+    def within(
+        self,
+        max_hvps: int | None = None,
+        least_decrease: float = -math.inf,
+        max_cost: float = math.inf,
+        max_seconds: float = math.inf,
+    ) -> Self:
+        """A copy with tighter limits, for schedules and budgets that allow a teleport less than its owner does."""
         tighter = copy.copy(self)
-        object.__setattr__(tighter, "max_hvps", min(self.max_hvps, max_hvps))
+        if max_hvps is not None:
+            object.__setattr__(tighter, "max_hvps", min(self.max_hvps, max_hvps))
         object.__setattr__(tighter, "least_decrease", max(self.least_decrease, least_decrease))
+        object.__setattr__(tighter, "max_cost", min(self.max_cost, max_cost))
+        object.__setattr__(tighter, "max_seconds", min(self.max_seconds, max_seconds))
         return tighter
 
     @property
@@ -247,5 +264,7 @@ class Monitor:
         if self._asked_to_stop:
             return TeleportStatus.STOPPED
         if self.hvps_left < hvps_needed or time.perf_counter() > self.problem.deadline:
+            return TeleportStatus.BUDGET_SPENT
+        if math.isfinite(self.problem.max_cost) and self.cost.gradient_equivalents + _NEXT > self.problem.max_cost:
             return TeleportStatus.BUDGET_SPENT
         return None

@@ -42,6 +42,7 @@ NEWTON_CG = "SciPy Newton-CG"
 NEWTON_CG_DIFFERENCES = "SciPy Newton-CG, differences"
 ADAMW = "AdamW 1e-2"
 
+DESCENT = Armijo(c=0.1)  # with a Krylov teleport before every step: what ``minimize`` did until L-BFGS with probes
 UNLIMITED = 10**9
 MEMORY = 10  # pairs of vectors of the L-BFGS methods: SciPy's own default
 Method = Callable[[Metered, Instance], None]
@@ -84,14 +85,14 @@ def _polyak(instance: Instance) -> StepRule:
     return Polyak(max_step=1e6, f_star=instance.f_star_for_polyak)
 
 
-def _with_and_without(name: str, rule: Callable[[Instance], StepRule] | str) -> list[Competitor]:
+def _with_and_without(name: str, rule: StepRule | Callable[[Instance], StepRule] | str) -> list[Competitor]:
     """A method alone, with the paper's teleports, and with ours."""
     published = {"schedule": Every(50, start=5), "solver": SQP(max_hvps=50), "first_step": "method"}
-    ours = OURS if rule == "auto" else f"{name} + our teleports"
+    ours = OURS if name == ALONE else f"{name} + our teleports"
     return [
         Competitor(name, descent(rule, schedule=Never())),
         Competitor(f"{name} + published teleports", descent(rule, **published)),
-        Competitor(ours, descent(rule)),
+        Competitor(ours, descent(rule, schedule=Every(1))),
     ]
 
 
@@ -193,10 +194,10 @@ def wrapped(
 
 
 CORE = (
-    *_with_and_without(ALONE, "auto"),
-    Competitor(OURS_EXACT, descent(solver=Krylov(hvp="exact"))),
-    Competitor(NO_CLIMB, descent(solver=NoClimb())),
-    Competitor(RANDOM_CLIMB, descent(solver=RandomClimb())),
+    *_with_and_without(ALONE, DESCENT),
+    Competitor(OURS_EXACT, descent(DESCENT, schedule=Every(1), solver=Krylov(hvp="exact"))),
+    Competitor(NO_CLIMB, descent(DESCENT, schedule=Every(1), solver=NoClimb())),
+    Competitor(RANDOM_CLIMB, descent(DESCENT, schedule=Every(1), solver=RandomClimb())),
     Competitor(OUR_LBFGS, descent("lbfgs", schedule=Never())),
     Competitor(LBFGS, _scipy("L-BFGS-B", LBFGSB)),
     Competitor(LBFGS_60, _scipy("L-BFGS-B", LBFGSB | {"maxcor": 60})),

@@ -1,0 +1,59 @@
+"""The schedule of ``minimize``: Krylov teleports as probes of the curvature, for as long as they pay.
+
+A probe costs as much as tens of L-BFGS steps, lowers f and leaves Ritz pairs to the L-BFGS memory. It *pays* if f falls
+by more than plain steps would have brought at the same cost. Between two probes there is a pause of p gradient
+equivalents of plain steps:
+
+    p₀ = 60;      after a probe of cost c that paid,  p ← max(p/2, c/2);      otherwise  p ← 2 max(p, c).
+
+So most problems, which L-BFGS solves within 60 gradient equivalents, never see a probe, and where probes do not pay,
+their share of the cost falls to zero.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from levelport import checks
+from levelport.optim.history import History
+from levelport.optim.schedules import Limits, Schedule
+
+
+@dataclass(frozen=True)
+class Probes(Schedule):
+    """Krylov teleports as probes, after a pause that adapts to what they bring.
+
+    Args:
+        start: gradient equivalents before the first probe.
+        max_vectors: of the Krylov space of a probe. It never costs more than half of what has been spent before.
+    """
+
+    start: float = 60.0
+    max_vectors: int = 64
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.number("start", self.start, above=0.0)
+        checks.whole("max_vectors", self.max_vectors, at_least=1)
+
+    @property
+    def watches(self) -> bool:
+        return True
+
+    def limits(self, history: History) -> Limits:
+        return Limits(max(1, min(self.max_vectors, int(0.5 * history.ticks[-1].cost))), 0.0)
+
+    def due(self, tick: int, history: History) -> bool:
+        pause = due_at = self.start
+        for trial in history.trials:
+            if math.isnan(trial.decrease):
+                return False  # it has not been followed by a step yet
+            plain = trial.cost * trial.plain_rate if math.isfinite(trial.plain_rate) else 0.0
+            pays = trial.decrease > plain
+            pause = max(0.5 * pause, 0.5 * trial.cost) if pays else 2.0 * max(pause, trial.cost)
+            due_at = trial.cost_before + trial.cost + pause
+        return history.ticks[-1].cost >= due_at
+
+    def __str__(self) -> str:
+        return f"probes of the curvature from {self.start:g} gradient equivalents on, while they pay"

@@ -198,7 +198,7 @@ def _numpy(fun: Function) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
         leaf = torch.tensor(x).requires_grad_()
         value = fun(leaf)
         (gradient,) = torch.autograd.grad(value, leaf)
-        return float(value), gradient.numpy()
+        return float(value.detach()), gradient.numpy()
 
     return evaluate
 
@@ -339,7 +339,7 @@ class ImproveSpec(RunSpec):
         return runs
 
 
-def improve_specs(tier: Tier) -> list[RunSpec]:
+def improve_specs(tier: Tier, seed: int = 0) -> list[RunSpec]:
     """Everything; the quick tier has two data sets and one seed."""
     sets, seeds = (SETS, SEEDS) if tier == "full" else (SETS[:2], SEEDS[:1])
     convex = [ImproveSpec(data, goal, 0, tool) for data in sets for goal in GOALS for tool in TOOLS]

@@ -10,8 +10,20 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from levelport.checks import unknown_name
-from levelport_lab.bench import cost_table, equal_cost, instances, pictures, safety, solver_runs, tables
+from levelport_lab.bench import (
+    cost_table,
+    equal_cost,
+    improving_results,
+    instances,
+    pictures,
+    safety,
+    solver_runs,
+    tables,
+)
 from levelport_lab.bench.competitors import ADAMW, ALONE, CORE, LBFGS, NO_CLIMB, OTHERS, OURS, names
+from levelport_lab.bench.improving import improve_specs
+from levelport_lab.bench.intervals import results as interval_results
+from levelport_lab.bench.intervals.suite import interval_specs
 from levelport_lab.bench.races import RaceSpec
 from levelport_lab.bench.report import Table, as_csv, merged, write_page
 from levelport_lab.choices import Tier
@@ -110,6 +122,20 @@ SUITES: dict[str, Suite] = {
         seeded=True,
     ),
     "solvers": Suite(_solvers, tables.solver_rows, tables.SOLVER, tables.solver_tables, "solvers"),
+    "intervals": Suite(
+        interval_specs,
+        interval_results.interval_rows,
+        interval_results.KEY,
+        interval_results.interval_tables,
+        "intervals",
+    ),
+    "improve": Suite(
+        improve_specs,
+        improving_results.improve_rows,
+        improving_results.KEY,
+        improving_results.improve_tables,
+        "improve",
+    ),
     "safety": Suite(_safety, tables.safety_rows, tables.SAFETY, tables.safety_tables, "safety"),
 }
 """The suites by name, in the order in which they run."""

@@ -71,7 +71,7 @@ class Counted:
             leaf = torch.tensor(np.array(x, dtype=float)).requires_grad_()
             value = self._fun(leaf)
             (gradient,) = torch.autograd.grad(value, leaf)
-            self._x, self._value, self._gradient = leaf.detach().numpy(), float(value), gradient.numpy()
+            self._x, self._value, self._gradient = leaf.detach().numpy(), float(value.detach()), gradient.numpy()
             self.cost += 0.5 if known else 1.0
         return self._gradient.copy()
 

@@ -84,7 +84,7 @@ def able(tool: str, problem: Likelihood) -> bool:
     return d <= {"trust-constr": 60, "MINOS": 60}.get(tool, 200)
 
 
-def interval_specs(tier: Tier) -> list[RunSpec]:
+def interval_specs(tier: Tier, seed: int = 0) -> list[RunSpec]:
     """Everything; the quick tier leaves out large problems and the slow tools."""
     slow = () if tier == "full" else ("MINOS", "trust-constr", "lmfit")
     return [

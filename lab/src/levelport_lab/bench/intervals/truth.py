@@ -102,7 +102,7 @@ def _secants(fun: Function, x: Tensor, index: int, sign: float, rise: float) -> 
             leaf = full.requires_grad_()
             value = fun(leaf)
             (gradient,) = torch.autograd.grad(value, leaf)
-            return float(value), gradient[others].numpy()
+            return float(value.detach()), gradient[others].numpy()
 
         options = {"maxcor": 60, "maxiter": 2000, "maxfun": 4000, "ftol": 1e-15, "gtol": 1e-7}
         found = minimize(evaluate, w[others].numpy(), jac=True, method="L-BFGS-B", options=options)

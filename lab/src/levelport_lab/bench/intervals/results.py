@@ -1,0 +1,118 @@
+"""Rows and tables of the interval comparison."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from levelport_lab.bench.intervals.arms import ARMS
+from levelport_lab.bench.intervals.likelihoods import likelihoods
+from levelport_lab.bench.intervals.suite import IntervalSpec
+from levelport_lab.bench.report import Table, number
+from levelport_lab.bench.tables import Results, of_kind
+
+KEY = ["problem", "tool", "entry", "side"]
+WRONG = 0.01
+"""Error relative to the half width from which an end counts as wrong."""
+SHOWN = ("MINOS, gradients", "MINOS", "lmfit", "SLSQP", "trust-constr")
+
+
+def interval_rows(results: Results) -> pd.DataFrame:
+    """Return a row per end: where each tool found it, and what it cost."""
+    rows = [
+        {
+            "problem": result.spec["problem"],
+            "tool": result.spec["tool"],
+            "entry": int(run.setting),
+            "side": int(run.facts["side"]),
+            "estimate": run.facts["estimate"],
+            "bound": run.final_value,
+            "claimed": int(run.facts["claimed"]),
+            "cost": run.facts["cost"],
+            "seconds": run.facts["seconds"],
+            "setup": run.facts["setup"],
+            "setup_seconds": run.facts["setup_seconds"],
+            "dimension": int(run.facts["dimension"]),
+        }
+        for result in of_kind(results, IntervalSpec)
+        for run in result.runs
+    ]
+    return pd.DataFrame(rows).sort_values(KEY, ignore_index=True) if rows else pd.DataFrame(columns=KEY)
+
+
+def scored(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the tools with the error of each end, relative to the true half width.
+
+    The error is 0 where both ends are infinite, infinite where one of them is, and NaN where no truth is known.
+    """
+    truth = rows[rows["tool"] == "truth"].set_index(["problem", "entry", "side"])["bound"].rename("truth")
+    joined = rows[rows["tool"] != "truth"].join(truth, on=["problem", "entry", "side"])
+    true, found = joined["truth"].to_numpy(), joined["bound"].to_numpy()
+    with np.errstate(invalid="ignore"):
+        error = np.abs(found - true) / np.abs(true - joined["estimate"].to_numpy())
+    error = np.where(np.isinf(true), np.where(found == true, 0.0, np.inf), error)
+    joined["error"] = np.where(np.isnan(true), np.nan, np.where(np.isnan(found), np.inf, error))
+    joined["kind"] = [likelihoods()[name].kind for name in joined["problem"]]
+    joined["total"] = joined["cost"] + joined["setup"] / (2.0 * joined["dimension"])
+    joined["total_seconds"] = joined["seconds"] + joined["setup_seconds"] / (2.0 * joined["dimension"])
+    return joined
+
+
+def interval_tables(rows: pd.DataFrame) -> list[Table]:
+    """Return the cost per end, the accuracy by kind of problem, and seconds beside MINOS."""
+    ends = scored(rows)
+    return [_costs(ends), *(_accuracy(ends, kind) for kind in ("regular", "curved")), _seconds(ends)]
+
+
+def _median(ends: pd.DataFrame, column: str, problem: str, tool: str) -> float:
+    """The median over the ends of a problem; NaN where the tool was not run."""
+    own = ends[(ends["problem"] == problem) & (ends["tool"] == tool)]
+    return float(own[column].median()) if len(own) else math.nan
+
+
+def _ordered(ends: pd.DataFrame) -> list[str]:
+    return [name for name in likelihoods() if name in set(ends["problem"])]
+
+
+def _costs(ends: pd.DataFrame) -> Table:
+    """The median cost per end with the set-up shared over all 2d ends; a dash where a tool was not run."""
+    tools = ["levelport", *(tool for tool in SHOWN if tool in set(ends["tool"]))]
+    cells = []
+    for name in _ordered(ends):
+        marked = f"{name} *" if likelihoods()[name].fresh else name
+        cells.append([marked, *(number(_median(ends, "total", name, tool)) for tool in tools)])
+    return Table("cost per end", ["problem", *tools], cells)
+
+
+def _accuracy(ends: pd.DataFrame, kind: str) -> Table:
+    chosen = ends[(ends["kind"] == kind) & ends["error"].notna()]
+    cells = []
+    for tool in (tool for tool in ARMS if tool in set(chosen["tool"])):
+        own = chosen[chosen["tool"] == tool]
+        wrong = own["error"] > WRONG
+        claimed = own["claimed"] == 1
+        finite = own["error"][np.isfinite(own["error"])]
+        cells.append(
+            [
+                tool,
+                str(len(own)),
+                f"{int(claimed.sum())}",
+                f"{int((wrong & claimed).sum())}",
+                f"{int((wrong & ~claimed).sum())}",
+                number(float(finite.median()), 2),
+            ]
+        )
+    header = ["tool", "ends", "claimed", "wrong, claimed", "wrong, said so", "median error"]
+    return Table(f"accuracy, {kind}", header, cells)
+
+
+def _seconds(ends: pd.DataFrame) -> Table:
+    cells = []
+    for name in _ordered(ends):
+        ours, theirs = (_median(ends, "total_seconds", name, tool) for tool in ("levelport", "MINOS, gradients"))
+        if not math.isnan(ours + theirs):
+            dimension = int(ends[ends["problem"] == name]["dimension"].iloc[0])
+            cells.append([name, str(dimension), number(1e3 * ours), number(ours / theirs, 2)])
+    return Table("seconds per end", ["problem", "d", "levelport, ms", "over MINOS"], cells)

@@ -19,6 +19,7 @@ PAGES = sorted((ROOT / "docs" / "api").glob("*.md"))
 SOURCES = [Path(package.__file__).parent for package in (levelport, levelport_lab)]
 PUBLIC = [
     "levelport", "levelport.objectives", "levelport.solvers", "levelport.symmetries", "levelport.optim",
+    "levelport.goals",
     "levelport.integrations.scipy", "levelport.integrations.loggers", "levelport_lab", "levelport_lab.theory",
     "levelport_lab.problems",
 ]  # fmt: skip

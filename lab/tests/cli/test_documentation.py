@@ -1,21 +1,22 @@
-"""The documentation: its examples run, its commands run, its links lead somewhere.
+"""The documentation: its examples print what it says, its commands run, its links lead somewhere, it stays short.
 
-A block of Python that cannot run here has a comment ``<!-- not run: REASON -->`` in front of it; a command that would
-take too long, or needs what is not here, stands in NOT_RUN with its reason.
+``tools/run_snippets.py`` says how a block of Python and its output are written down. A command that would take too
+long, or needs what is not here, stands in NOT_RUN with its reason.
 """
 
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer.main
 from typer.testing import CliRunner
 
+from levelport.goals import EndStatus
 from levelport.solvers import TeleportStatus
 from levelport_lab.cli import app
 
@@ -30,7 +31,6 @@ NOT_RUN = {
     "levelport play": "serves until Ctrl-C; test_play_browser.py drives it",
     "levelport bench": MINUTES,
     "levelport data fetch": NETWORK,
-    "levelport problems improve": MINUTES,
     "levelport reproduce fig": MINUTES + " to hours; make smoke runs every figure on tiny data",
     "levelport reproduce all": HOURS + "; make smoke runs every figure on tiny data",
     "levelport reproduce export": "needs results; test_archive.py has some",
@@ -56,20 +56,29 @@ def commands(page: Path) -> list[str]:
     return [re.sub(r"\s+#.*", "", line) for line in found]
 
 
-WITH_CODE = [page for page in PAGES if any(m["kind"] == "python" for m in blocks(page))]
+SNIPPETS = runpy.run_path(str(ROOT / "tools" / "run_snippets.py"))
 COMMANDS = list(dict.fromkeys(line for page in PAGES for line in commands(page)))
 
 
-@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
-def test_code_runs(page: Path) -> None:
-    """The blocks of a guide build on each other, from the top; those of the README stand alone, to be copied."""
-    if page.name == "optimizers.md":
-        pytest.skip("its blocks are run by the optimizers' own tests")
-    scope: dict[str, object] = {"__name__": "example"}
-    for block in blocks(page):
-        if block["kind"] == "python" and not block["why"]:
-            scope = {"__name__": "example"} if page.name == "README.md" else scope
-            exec(compile(block["text"], f"{page.name}: {block['text'][:60]!r}", "exec"), scope)
+@pytest.mark.parametrize("page", SNIPPETS["pages"](), ids=lambda page: page.stem)
+def test_code_prints_what_the_page_says(page: Path) -> None:
+    assert SNIPPETS["differences"](page) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "printed", "same"),
+    [
+        ("loss 0.752 after 3 teleports", "loss 0.753 after 3 teleports", True),
+        ("loss 0.752 after 3 teleports", "loss 0.80 after 3 teleports", False),
+        ("loss 0.752 after 3 teleports", "loss 0.752 after 4 teleports", False),
+        ("cost 58.5 gradient equivalents, 0.12 s", "cost 60 gradient equivalents, 7 s", True),
+        ("certified", "curved", False),
+        ("-0.0607", "0.0607", False),
+        ("", "1.0", False),
+    ],
+)
+def test_outputs_are_compared(said: str, printed: str, same: bool) -> None:
+    assert SNIPPETS["agree"](said, printed) is same
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -111,41 +120,19 @@ def test_reasons_belong_to_commands() -> None:
     assert [start for start in NOT_RUN if not any(line.startswith(start) for line in everything)] == []
 
 
-def test_the_questions_name_every_status() -> None:
-    page = (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
+def test_every_status_is_explained() -> None:
+    page = (ROOT / "docs" / "solvers.md").read_text(encoding="utf-8")
     assert [status.name for status in TeleportStatus if f"`{status.name}`" not in page] == []
+    page = (ROOT / "docs" / "guides" / "intervals.md").read_text(encoding="utf-8")
+    assert [status.name for status in EndStatus if f"`{status.name}`" not in page] == []
 
 
-def test_results_that_the_readme_states_in_comments() -> None:
-    """What the first example says it prints is what comes out."""
-    scope: dict[str, object] = {}
-    code = next(block["text"] for block in blocks(ROOT / "README.md") if block["kind"] == "python")
-    exec(compile(code, "example", "exec"), scope)
-    result, newton = scope["result"], scope["newton"]
-    assert f"{result.gradient_norm_start:.2f}" == "20.12"  # type: ignore[attr-defined]
-    assert f"{result.gradient_norm:.2f}" == "57.63"  # type: ignore[attr-defined]
-    assert result.violation == 0.0  # type: ignore[attr-defined]
-    assert newton.tolist() == pytest.approx([1.0, 3.0], abs=1e-3)  # type: ignore[attr-defined]
-
-
-def test_training_in_the_readme_teleports_and_ends_near_where_it_says() -> None:
-    """Two hundred steps in single precision: other processors may end a little off, and SGD alone is at 1.10."""
-    code = [block["text"] for block in blocks(ROOT / "README.md") if block["kind"] == "python"][1]
-    scope: dict[str, Any] = {}
-    exec(compile(code, "example", "exec"), scope)
-    said = re.search(r"# (\S+) after (\d) teleports", code)
-    assert said is not None
-    assert float(scope["loss"]) == pytest.approx(float(said[1]), rel=0.2)
-    assert 1 <= scope["optimizer"].teleporter.teleports <= 2 * int(said[2])
-
-
-def test_the_guide_to_mini_batches_teleports() -> None:
-    """Both runs that it shows; what it says about their losses depends on the last digits, that they move does not."""
-    scope: dict[str, Any] = {}
-    for block in blocks(ROOT / "docs" / "guides" / "mini-batches.md"):
-        if block["kind"] == "python":
-            exec(compile(block["text"], "example", "exec"), scope)
-            assert "optimizer" not in scope or scope["optimizer"].teleporter.teleports > 0
+@pytest.mark.parametrize("part", ["api", "results"])
+def test_indexes_are_complete(part: str) -> None:
+    """The sidebar has one entry for the reference and one for the results; their indexes link all pages."""
+    directory = ROOT / "docs" / part
+    linked = set(re.findall(r"\]\((\w[\w-]*\.md)", (directory / "index.md").read_text(encoding="utf-8")))
+    assert {page.name for page in directory.glob("*.md")} - {"index.md"} == linked
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -79,3 +79,8 @@ def test_the_cheapest_example_becomes_a_page(tmp_path: Path) -> None:
     assert "booth, teleported once: f - f* =" in page
     output = json.loads((tmp_path / "plane.ipynb").read_text())["cells"][2]["outputs"]
     assert [one["output_type"] for one in output] == ["stream", "execute_result"]
+
+
+def test_sidebar_has_few_entries() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    assert 15 <= nav.count(".md") <= 25

@@ -71,7 +71,7 @@ def interval(
         >>> rate = 1.0 / data.mean().reshape(1)
         >>> result = interval(nll, rate, confidence=0.95)
         >>> round(float(result.lower), 3), round(float(result.upper), 3)
-        (0.273, 2.074)
+        (0.27, 2.02)
     """
     height = rise_of(rise, confidence)
     checks.number("tol", tol, above=0.0, below=1.0)

@@ -95,7 +95,8 @@ smoke: $(VENV)/.dev ## every figure of the paper on tiny data
 	rm -rf build/smoke
 	$(BIN)/levelport reproduce all --tier smoke --jobs 2 --out build/smoke
 
-docs: $(VENV)/.dev ## the site in build/site: runs the gallery, then builds strictly
+docs: $(VENV)/.dev ## the site in build/site: checks the pictures, runs the gallery, then builds strictly
+	$(BIN)/python tools/draw_pictures.py --check
 	$(BIN)/python tools/build_gallery.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 

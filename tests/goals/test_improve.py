@@ -60,6 +60,88 @@ def test_module_objective_leaves_the_module_alone() -> None:
     assert all(parameter.grad is None for parameter in module.parameters())
 
 
+def live_problem() -> tuple[nn.Module, Tensor, Tensor]:
+    torch.manual_seed(1)
+    module = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 1))
+    inputs = torch.randn(40, 3)
+    return module, inputs, inputs.sum(1, keepdim=True).sin()
+
+
+def test_live_parameters_and_a_goal_over_them() -> None:
+    module, inputs, targets = live_problem()
+    for parameter in module.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    buffers = [buffer.clone() for buffer in module.buffers()]
+
+    def loss() -> Tensor:
+        return nn.functional.mse_loss(module(inputs), targets)
+
+    def other() -> Tensor:
+        return module(inputs[:10]).square().mean()
+
+    result = levelport.improve(loss, module, other, rise=0.01, max_cost=200)
+    assert result.goal < 0.9 * result.goal_start
+    assert all(torch.equal(a, b) for a, b in zip(module.buffers(), buffers, strict=True))
+    assert all(bool((parameter.grad == 1.0).all()) for parameter in module.parameters())
+    with torch.no_grad():
+        assert float(loss()) == pytest.approx(result.value, rel=1e-6)
+    assert all(torch.equal(a, b) for a, b in zip(module.parameters(), result.x, strict=True))
+    assert all(row.value <= result.level for row in result.trace)
+
+
+def test_goal_and_loss_agree_with_flat_vectors() -> None:
+    """Live parameters and ModuleObjective are the same problem."""
+    module, inputs, targets = live_problem()
+    module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
+    inputs, targets = inputs.double(), targets.double()
+    flat = ModuleObjective(module, nn.functional.mse_loss, inputs, targets)
+    other = ModuleObjective(module, nn.functional.l1_loss, inputs[:5], targets[:5])
+    expected = levelport.improve(flat, flat.initial_point(), other, rise=0.01, max_cost=150)
+    result = levelport.improve(
+        lambda: nn.functional.mse_loss(module(inputs), targets),
+        module,
+        lambda: nn.functional.l1_loss(module(inputs[:5]), targets[:5]),
+        rise=0.01,
+        max_cost=150,
+    )
+    assert [row.goal for row in result.trace[:20]] == pytest.approx([row.goal for row in expected.trace[:20]], rel=1e-6)
+
+
+def test_unused_batches_keep_within_the_rise() -> None:
+    module, inputs, targets = live_problem()
+    module = nn.Linear(3, 1)
+
+    def loss(a: Tensor, b: Tensor) -> Tensor:
+        return nn.functional.mse_loss(module(a), b)
+
+    batches = levelport.Batches(loss, [(inputs[:5], targets[:5])], unused=[(inputs[5:], targets[5:])])
+    with torch.no_grad():
+        before = float(loss(inputs[5:], targets[5:]))
+    result = levelport.improve(batches, module, Norm(), rise=0.02)
+    with torch.no_grad():
+        change = float(loss(inputs[5:], targets[5:])) - before
+    assert change <= 0.02
+    assert change == pytest.approx(result.unused_change, abs=1e-6)
+    assert result.goal <= result.goal_start
+
+
+def test_error_in_the_loss_puts_parameters_back() -> None:
+    module, inputs, _ = live_problem()
+    before = [parameter.clone() for parameter in module.parameters()]
+    calls = 0
+
+    def failing() -> Tensor:
+        nonlocal calls
+        calls += 1
+        if calls > 3:
+            raise RuntimeError("out of memory")
+        return module(inputs).square().mean()
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        levelport.improve(failing, module, Norm(), rise=0.1)
+    assert all(torch.equal(a, b) for a, b in zip(module.parameters(), before, strict=True))
+
+
 def test_bad_arguments_are_named() -> None:
     x = torch.ones(2)
     with pytest.raises(ValueError, match="rise must not be negative"):

@@ -156,7 +156,7 @@ class _Plane:
         normal = region.chart.pull(across[0] * rows[0] + across[1] * rows[1])
         basis = torch.linalg.qr(torch.cat([normal[:, None], torch.eye(len(normal)).to(normal)], dim=1))[0][:, 1:]
         chart = Chart(region.chart.center, region.chart.matrix @ basis)
-        narrowed = Region(region.objective, chart, region.base, region.unit, region.level)
+        narrowed = Region(region.objective, chart, region.base, region.unit, region.level, region.lowest)
         start = Site(basis.new_zeros(basis.shape[1]), self.task.start.point, narrowed)
         task = replace(self.task, region=narrowed, start=start)
         goal = LinearGoal(((e[0] / unit[0]) * rows[0] + (e[1] / unit[1]) * rows[1]).to(rows[0].dtype))

@@ -12,7 +12,7 @@ the scaled matrix below a floor are raised to it: along them f is flat as far as
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -97,6 +97,7 @@ class Site:
     @property
     def feasible(self) -> bool:
         """Whether f(x) ≤ level, in the numbers of f itself."""
+        self._region.lowest.see(self)
         return self.point.value <= self._region.level
 
     @property
@@ -118,15 +119,30 @@ class Site:
         return self._gradient
 
 
+class Lowest:
+    """The lowest point met with F below ``threshold``: there the start was no minimiser."""
+
+    def __init__(self, threshold: float) -> None:
+        self.threshold = threshold
+        self.site: Site | None = None
+
+    def see(self, site: Site) -> None:
+        """Remember ``site`` if it is lower than all before."""
+        F = site.value
+        if self.threshold > F and (self.site is None or self.site.value > F):
+            self.site = site
+
+
 @dataclass(frozen=True)
 class Region:
-    """{f ≤ level} seen in a chart; F = (f - base)/unit."""
+    """{f ≤ level} seen in a chart; F = (f - base)/unit; ``lowest`` watches for points below the start."""
 
     objective: Objective
     chart: Chart
     base: float
     unit: float
     level: float
+    lowest: Lowest = field(default_factory=lambda: Lowest(-math.inf))
 
     def at(self, z: Tensor) -> Site:
         """The site at z."""

@@ -46,7 +46,6 @@ class Found:
     wald: float
     origin: float
     iterations: int
-    lower: Site | None = None
     warm: Warm | None = None
     detail: str = ""
 
@@ -58,7 +57,6 @@ class Task:
     Attributes:
         region, start: the region and the minimiser in it.
         tol: allowed error of an end, relative to the half width.
-        lower_than: F below which a point shows that the start is no minimiser.
         recycled: the inverse Hessian where the chart does not have it.
         at_bound: the start is on a bound of a parameter, from which no gradient leads away: searches begin beside it.
     """
@@ -66,7 +64,6 @@ class Task:
     region: Region
     start: Site
     tol: float
-    lower_than: float
     recycled: Recycled | None = None
     at_bound: bool = False
 
@@ -102,7 +99,7 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], warm: Warm | None 
     if warm is not None:
         p = origin.gradient
         search.wald = math.sqrt(2.0 * float(p @ (p if task.recycled is None else task.recycled(p))))
-    repeated_wald(task.region, aim, search, pairs, Limits(tol, _STEPS, _FAR, spent, task.lower_than))
+    repeated_wald(task.region, aim, search, pairs, Limits(tol, _STEPS, _FAR, spent))
     found = Found(
         search.site,
         search.reading,
@@ -112,7 +109,6 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], warm: Warm | None 
         search.wald if begin is task.start or warm is not None else math.nan,
         search.origin,
         search.iterations,
-        search.lower,
         Warm(search.site.z, pairs),
     )
     if search.unbounded:
@@ -124,7 +120,7 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], warm: Warm | None 
         if found.status is not EndStatus.BUDGET:
             found.status = EndStatus.CERTIFIED if begin is not task.start else EndStatus.FAILED
         found.detail = "the quantity is stationary at x" if begin is not task.start else "no step improves the quantity"
-    if found.lower is not None and found.status is not EndStatus.FAILED:
+    if task.region.lowest.site is not None and found.status is not EndStatus.FAILED:
         found.status = EndStatus.NEW_MINIMUM
     return found
 
@@ -163,16 +159,13 @@ def _take_over(task: Task, aim: Aim, search: Search, pairs: Pairs, found: Found,
     state = Descent(search.site, search.reading, search.origin)
     metric = pairs.rescaled(search.price if 0.0 < search.price < math.inf else 1.0)
 
-    def watch() -> bool:
-        site = state.site
-        if site.value < task.lower_than and (found.lower is None or site.value < found.lower.value):
-            found.lower = site
+    def stop() -> bool:
         return spent() or search.origin - state.reading.value > _FAR * search.wald
 
     found.status = EndStatus.CURVED
     for tol in _ANGLES:
         state.converged = state.stalled = False
-        feasible_sqp(task.region, aim, state, metric, tol=tol, max_iterations=_ITERATIONS, spent=watch)
+        feasible_sqp(task.region, aim, state, metric, tol=tol, max_iterations=_ITERATIONS, spent=stop)
         if state.interior or spent() or not (state.converged or state.stalled):
             break
         width = search.origin - state.reading.value

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from levelport import checks
 from levelport.goals.bounds import Bounded, Bounds
-from levelport.goals.chart import Chart, Region, Site
+from levelport.goals.chart import Chart, Lowest, Region, Site
 from levelport.goals.ends import Found, Task, Warm, find_end
 from levelport.goals.goal import Aim
 from levelport.goals.pairs import Pairs
@@ -86,13 +86,13 @@ class Setup(Generic[X]):
         else:
             chart = Chart(self.point.x)
         base = self.point.value
-        region = Region(self.objective, chart, base, rise, base + rise)
         noise = 1e2 * torch.finfo(self.objective.dtype).eps * abs(base) / rise
-        lower_than = -max(1e-3, 4.0 * self.decrement / rise, noise)
+        lowest = Lowest(-max(1e-3, 4.0 * self.decrement / rise, noise))
+        region = Region(self.objective, chart, base, rise, base + rise, lowest)
         start = Site(torch.zeros_like(region.chart.pull(self.point.x)), self.point, region)
         recycled = None if self.chart is not None else Recycled(region, start)
         at_bound = self.bounds is not None and bool(self.bounds.at_bound(self.outer(self.point)).any())
-        return Task(region, start, tol, lower_than, recycled, at_bound)
+        return Task(region, start, tol, recycled, at_bound)
 
     @property
     def spent(self) -> Cost:
@@ -143,7 +143,7 @@ class Setup(Generic[X]):
         if found.status is EndStatus.UNBOUNDED:
             way = x - self.outer(task.start.point)
             direction = self.assembled(way / float(norm(way)))
-        lower = found.lower
+        lower, task.region.lowest.site = task.region.lowest.site, None
         end = End(
             name=name,
             side=side,

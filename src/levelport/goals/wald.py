@@ -50,7 +50,6 @@ class Search:
         price: μ of the last model, in units of F.
         iterations: steps taken.
         converged, unbounded, stalled: why it ended; none of them where a limit was reached.
-        lower: a point with F clearly below 0, if one was met.
     """
 
     site: Site
@@ -63,7 +62,6 @@ class Search:
     converged: bool = False
     unbounded: bool = False
     stalled: bool = False
-    lower: Site | None = None
 
     @property
     def width(self) -> float:
@@ -85,7 +83,6 @@ class Limits:
     iterations: int
     far: float
     spent: Callable[[], bool]
-    lower_than: float
 
 
 def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits: Limits) -> None:
@@ -126,8 +123,6 @@ def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits
             continue
         new_site, new_reading = found
         pairs.learn(new_site.z - site.z, (new_site.gradient - g) + kappa * (new_reading.gradient - p))
-        if new_site.value < limits.lower_than and (search.lower is None or new_site.value < search.lower.value):
-            search.lower = new_site
         search.site, search.reading = new_site, new_reading
         search.iterations += 1
 
@@ -146,6 +141,10 @@ class _Step:
     def trial(self) -> Site:
         z = self.search.site.z + self.a * self.d
         return self.region.at(z - self.t * self.v if self.t else z)
+
+    def _moved(self, a: float) -> Site:
+        self.a = a
+        return self.trial()
 
     def shorten(self, factor: float) -> Site:
         """Towards the start: the way along d by ``factor``, the way back, which is of second order, by its square."""
@@ -195,10 +194,10 @@ class _Step:
         """Double a step after which most of the slack is left, contrary to the model: f is flatter than it says."""
         slack = self.search.site.slack
         while site.slack > _LEFT * slack and self.a * self.gain <= self.far * self.search.wald:
-            self.a *= 2.0
-            longer = self.trial()
-            if not longer.feasible:
-                self.a *= 0.5
+            start = self.a
+            middle, longer = (self._moved(factor * start) for factor in (1.5, 2.0))
+            if not (longer.feasible and middle.feasible):
+                self.a = start
                 break
             site = longer
         return site

@@ -249,3 +249,21 @@ def test_a_released_point_knows_what_it_knew_and_pays_for_more() -> None:
     assert objective.cost.gradient_equivalents == 1.0
     torch.testing.assert_close(point.hvp(torch.ones_like(x)), 12.0 * x**2)
     assert objective.cost.gradient_equivalents == 3.5
+
+
+def test_check_for_cut_derivatives_is_charged_in_full() -> None:
+    """Moves of the entry without a derivative leave the domain of f, so that the check evaluates more than once."""
+    calls = 0
+
+    def loss(p: dict[str, Tensor]) -> Tensor:
+        nonlocal calls
+        calls += 1
+        outside = bool((p["b"].detach() - 1.0).abs() > 1e-8)
+        return p["a"].square().sum() + (math.nan if outside else 0.0)
+
+    start = {"a": torch.ones(2, dtype=torch.float64), "b": torch.ones(1, dtype=torch.float64)}
+    objective = FunctionObjective(loss, like=start)
+    calls = 0
+    _ = objective.at(objective.structure.flatten(start)).gradient
+    assert calls == 4  # the gradient's own pass, both long moves, and the first short one
+    assert objective.cost.values == calls - 1

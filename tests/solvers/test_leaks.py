@@ -1,4 +1,4 @@
-"""A thousand teleports leave nothing behind."""
+"""Many teleports leave nothing behind."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def assert_flat(once: Callable[[], object], times: int) -> None:
 
 
 def test_functions_leave_nothing_behind() -> None:
-    """A kept graph of this function holds 32 kB, so a thousand would be 32 MB."""
-    base = torch.linspace(0.5, 2, 4000, dtype=torch.float64)
+    """A kept graph of this function holds 320 kB, so a hundred would be 32 MB."""
+    base = torch.linspace(0.5, 2, 40000, dtype=torch.float64)
 
     def fun(w: Tensor) -> Tensor:
         return (base * w.sum()).square().mean() + (w**4).sum()
 
     start = torch.tensor([1.0, -0.5, 0.3], dtype=torch.float64)
-    assert_flat(lambda: teleport(fun, start, Auto(max_hvps=3)), times=1000)
+    assert_flat(lambda: teleport(fun, start, Auto(max_hvps=3)), times=100)
 
 
 def test_results_hold_no_graph() -> None:

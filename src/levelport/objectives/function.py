@@ -123,10 +123,7 @@ class GraphPoint(Point):
         with self._differentiating():
             gradient, silent = flat_gradient(loss, leaves, create_graph=self._curvature)
         if silent is not None and not self._reach.certain:
-            self._ledger.values += 1
-            self._reach.verify(
-                self.x, float(loss.detach()), silent, lambda x: float(self._evaluate_forward(x)[0].detach())
-            )
+            self._reach.verify(self.x, float(loss.detach()), silent, self._value_elsewhere)
         if self._curvature:
             self._differentiable_gradient = gradient
             gradient = gradient.detach()
@@ -134,6 +131,11 @@ class GraphPoint(Point):
             gradient = gradient + 2.0 * self._penalty * self.x
         value = self._value if self._value is not None else self._penalised(loss)
         return value, gradient
+
+    def _value_elsewhere(self, x: Tensor) -> float:
+        """Return the loss without penalty at another x, charged as a value."""
+        self._ledger.values += 1
+        return float(self._evaluate_forward(x)[0].detach())
 
     def _evaluate_hvp(self, v: Tensor) -> Tensor:
         loss, leaves = self._run_forward()

@@ -467,7 +467,7 @@ class TestSciPy:
         assert result.nhev == len(at) == len(set(at)) > 0
 
     def test_every_option_of_minimize_is_taken(self) -> None:
-        ours = {"fun", "x0", "method", "schedule", "callback", "tol", "gtol", "gtol_absolute", "max_iterations"}
+        ours = {"fun", "x0", "method", "schedule", "callback", "tol", "gtol", "gtol_absolute", "max_iterations", "jac"}
         assert set(inspect.signature(minimize).parameters) - ours == scipy_module._OPTIONS
         weights = [4.0, 1.0, 2.0]
         plain = scipy_method(

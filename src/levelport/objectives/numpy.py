@@ -79,6 +79,23 @@ class NumpyObjective(Objective):
         return _NumpyPoint(x, self)
 
 
+def is_array(x: object) -> bool:
+    """Whether ``x`` is a NumPy array, or a list of numbers, which SciPy takes for one."""
+    if isinstance(x, list | tuple):
+        return len(x) > 0 and all(isinstance(entry, int | float) for entry in x)
+    return not isinstance(x, Tensor) and hasattr(x, "__array_interface__")
+
+
+def from_arrays(fun: Callable[..., Any] | Objective, x0: Any, jac: Any) -> tuple[Objective, Tensor]:
+    """The objective and the start as a tensor, of NumPy callables and a NumPy start."""
+    start = torch.as_tensor(x0, dtype=torch.float64).clone()
+    if start.ndim != 1:
+        raise ObjectiveError(f"x0 has the shape {tuple(start.shape)}; a NumPy start must be a vector: x0.reshape(-1).")
+    if isinstance(fun, Objective):
+        return fun, start
+    return NumpyObjective(fun, jac, dimension=len(start)), start
+
+
 class _NumpyPoint(Point):
     def __init__(self, x: Tensor, objective: NumpyObjective) -> None:
         super().__init__(x, objective.ledger)

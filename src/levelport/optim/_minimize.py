@@ -17,7 +17,7 @@ from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.function import as_objective
 from levelport.objectives.isolation import full_precision
 from levelport.objectives.metric import InMetric
-from levelport.objectives.structure import X
+from levelport.objectives.numpy import from_arrays, is_array
 from levelport.optim import defaults
 from levelport.optim.armijo import Armijo
 from levelport.optim.fixed_step import FixedStep, Momentum
@@ -27,7 +27,7 @@ from levelport.optim.newton_cg import Newton
 from levelport.optim.normalized import Normalized
 from levelport.optim.polyak import Polyak
 from levelport.optim.progress_bar import progress_bar
-from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus, RowKind
+from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus, RowKind, Start
 from levelport.optim.schedules import Never, Schedule
 from levelport.optim.step_rule import StepRule
 from levelport.optim.transaction import Stride, land
@@ -70,13 +70,14 @@ Callback = Callable[[MinimizeRow, Point], object]
 
 
 def minimize(
-    fun: Callable[[Any], Tensor] | Objective,
-    x0: X,
+    fun: Callable[[Any], Any] | Objective,
+    x0: Start,
     method: str | StepRule = "auto",
     *,
     schedule: Schedule | None = None,
     solver: str | Solver = defaults.MINIMIZE_SOLVER,
-    metric: X | None = None,
+    metric: Start | None = None,
+    jac: Callable[[Any], Any] | bool | str | None = None,
     first_step: Literal["included", "method"] | None = None,
     gtol: float | None = None,
     tol: float | None = None,
@@ -87,7 +88,7 @@ def minimize(
     max_seconds: float = math.inf,
     callback: Callback | None = None,
     progress: bool = False,
-) -> MinimizeResult[X]:
+) -> MinimizeResult[Start]:
     """Minimise ``fun`` from ``x0`` by descent steps and teleports.
 
     The default is L-BFGS with a long memory. On problems that take it more than some sixty gradients, Krylov teleports
@@ -99,8 +100,9 @@ def minimize(
     the paper.
 
     Args:
-        fun: f, a differentiable function of ``x0`` that returns a scalar tensor, or an :class:`Objective`.
-        x0: a tensor, or a list or dict of tensors; for an Objective, a flat vector. Never modified.
+        fun: f, a differentiable function of ``x0`` that returns a scalar tensor, or an :class:`Objective`. Of a NumPy
+            start, f in NumPy, see ``jac``.
+        x0: a tensor, or a list or dict of tensors; for an Objective, a flat vector; or a NumPy vector. Never modified.
         method: "auto", "armijo", "lbfgs", "newton-cg", or a configured rule: ``FixedStep(0.1)``, ``Momentum(0.1)``,
             ``Polyak(max_step=1.0)``, ``Armijo(c=0.1)``, ``Normalized(0.01)``, ``Newton(max_hvps=20)``.
         schedule: when to teleport; None takes probes for "auto" and ``Never()`` for all other methods.
@@ -108,6 +110,8 @@ def minimize(
         metric: positive weights m in the structure of ``x0``: the whole descent, steps as well as teleports, then takes
             place in the variables √m x, exactly. A gradient step is x - η ∇f(x)/m, and gradient norms are √(Σ gᵢ²/mᵢ),
             in tolerances and results, too.
+        jac: for NumPy starts, as in SciPy: the gradient; True if ``fun`` returns value and gradient; None for
+            differences of f.
         first_step: "included" makes the teleport and a checked gradient step of size 1/λ from it one move, which is
             undone if f rises again soon after it; "method" leaves the first step to the method, Algorithm 1 of the
             paper. None takes "method" for line searches and Newton's method, which are safe there, and "included" for
@@ -146,7 +150,15 @@ def minimize(
         checks.number("gtol" if tol is None else "tol", gtol, at_least=0.0)
     if callback is not None:
         checks.function("callback", callback, of="row, point")
-    objective, structure, flat = as_objective(fun, x0)
+    arrays = is_array(x0)
+    start: Any = x0
+    weights: Any = metric
+    if arrays:
+        fun, start = from_arrays(fun, x0, jac)
+        weights = metric if metric is None or isinstance(metric, str) else torch.as_tensor(metric, dtype=torch.float64)
+    elif jac is not None:
+        raise ValueError("jac is for NumPy starts; a function of tensors is differentiated automatically.")
+    objective, structure, flat = as_objective(fun, start)
     relative = defaults.gtol_for(objective.dtype) if gtol is None else gtol
     limits = _Limits(relative, gtol_absolute, f_target, max_iterations, max_cost, max_seconds)
     if isinstance(objective, DistributedObjective) and math.isfinite(max_seconds):
@@ -154,14 +166,19 @@ def minimize(
     if first_step is not None:
         checks.one_of("first_step", first_step, ("included", "method"))
     included = not isinstance(rule, SEARCHES) if first_step is None else first_step == "included"
-    weighted = None if metric is None else InMetric.like(x0, objective, metric)
+    weighted = None if weights is None else InMetric.like(start, objective, weights)
     descent = _Descent(objective if weighted is None else weighted, limits, chosen, included, callback)
     with full_precision(objective.device), progress_bar(progress, max_iterations, max_cost) as show:
         descent.show = show
-        start = objective.at(flat, curvature=not schedule.watches and schedule.due(0, History()))
-        status = descent.loop(rule, schedule, start if weighted is None else weighted.around(start))
+        first = objective.at(flat, curvature=not schedule.watches and schedule.due(0, History()))
+        status = descent.loop(rule, schedule, first if weighted is None else weighted.around(first))
+    last = descent.users(descent.point)
+
+    def users(v: Tensor) -> Any:
+        return v.numpy().copy() if arrays else structure.assemble(structure.leaves(v))
+
     return MinimizeResult(
-        x=structure.assemble(structure.leaves(descent.users(descent.point).x)),
+        x=users(last.x),
         value=descent.point.value,
         gradient_norm=descent.point.gradient_norm,
         status=status,
@@ -169,6 +186,7 @@ def minimize(
         teleports=descent.teleports,
         cost=descent.cost,
         trace=tuple(descent.trace),
+        gradient=users(last.gradient),
     )
 
 

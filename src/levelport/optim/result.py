@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
+
+from torch import Tensor
+from typing_extensions import TypeVar  # torch depends on it; defaults of type variables came with Python 3.13
 
 from levelport.objective import Cost
-from levelport.objectives.structure import X
+from levelport.objectives.structure import Variables
 from levelport.solvers import Certificate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Start = TypeVar("Start", bound="Variables | NDArray[Any]", default=Tensor)
+"""The users' own kind of variables: tensors, lists or dicts of tensors, or NumPy arrays."""
 
 RowKind = Literal["start", "teleport", "stay", "first step", "step", "descent", "undone"]
 
@@ -67,7 +76,7 @@ class MinimizeRow:
 
 
 @dataclass(frozen=True)
-class MinimizeResult(Generic[X]):
+class MinimizeResult(Generic[Start]):
     """The outcome of :func:`levelport.minimize`.
 
     Attributes:
@@ -78,11 +87,12 @@ class MinimizeResult(Generic[X]):
         teleports: teleports made, those that were undone included.
         cost: evaluations and seconds, everything included.
         trace: a row per point.
+        gradient: ∇f(x), like ``x``.
 
-    ``fun``, ``nit``, ``nfev``, ``njev`` and ``nhev`` are SciPy's names for what is here as well.
+    ``fun``, ``jac``, ``nit``, ``nfev``, ``njev`` and ``nhev`` are SciPy's names for what is here as well.
     """
 
-    x: X
+    x: Start
     value: float
     gradient_norm: float
     status: MinimizeStatus
@@ -90,6 +100,7 @@ class MinimizeResult(Generic[X]):
     teleports: int
     cost: Cost
     trace: tuple[MinimizeRow, ...] = field(default=(), repr=False)
+    gradient: Start | None = field(default=None, repr=False)
 
     @property
     def success(self) -> bool:
@@ -118,6 +129,11 @@ class MinimizeResult(Generic[X]):
     def fun(self) -> float:
         """f at ``x``."""
         return self.value
+
+    @property
+    def jac(self) -> Start | None:
+        """∇f at ``x``."""
+        return self.gradient
 
     @property
     def nit(self) -> int:

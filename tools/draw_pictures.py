@@ -29,6 +29,7 @@ from torch import Tensor
 
 import levelport
 from levelport_lab.level_sets import draw_level_sets
+from levelport_lab.orings import forest, probabilities
 from levelport_lab.pictures import BLACK, BLUE, ORANGE
 from levelport_lab.problems.functions import function_named
 
@@ -106,50 +107,7 @@ def teleport() -> Frames:
 
 def intervals() -> Frames:
     """Likelihood intervals of a small logistic regression, with the Wald intervals beside."""
-    temperature = torch.tensor(
-        [66, 70, 69, 68, 67, 72, 73, 70, 57, 63, 70, 78, 67, 53, 67, 75, 70, 81, 76, 79, 75, 76, 58.0]
-    )
-    damaged = torch.tensor([0, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 1.0], dtype=torch.float64)
-    degrees = torch.tensor([31.0, 40, 50, 60, 70, 80])
-
-    def nll(w: Tensor) -> Tensor:
-        logits = w[0] + w[1] * (temperature - 70)
-        return torch.nn.functional.binary_cross_entropy_with_logits(logits, damaged, reduction="sum")
-
-    result = levelport.interval(
-        nll,
-        torch.zeros(2, dtype=torch.float64),
-        lambda w: torch.sigmoid(w[0] + w[1] * (degrees - 70)),
-        confidence=0.95,
-        refine=True,
-        names=[f"{degree:.0f} °F" for degree in degrees],
-    )
-    figure = new_figure(7.4, 3.0)
-    axes = figure.subplots()
-    for i, row in enumerate(result.rows()):
-        axes.plot(
-            [row["wald_lower"], row["wald_upper"]], [i + 0.18] * 2, color="0.6", lw=2, label="Wald" if i == 0 else None
-        )
-        axes.plot(
-            [row["lower"], row["upper"]],
-            [i - 0.05] * 2,
-            color=BLUE,
-            lw=3,
-            solid_capstyle="butt",
-            label="likelihood" if i == 0 else None,
-        )
-        axes.plot([row["estimate"]], [i - 0.05], "o", color=BLACK, ms=5)
-    axes.axvspan(-0.2, 0.0, color="0.9")
-    axes.axvspan(1.0, 1.2, color="0.9")
-    axes.set_yticks(range(len(degrees)), result.names)
-    axes.set(
-        xlim=(-0.1, 1.2),
-        xlabel="probability of damage, 95 % intervals",
-        title="O-rings of the space shuttle, 23 flights",
-    )
-    axes.invert_yaxis()
-    axes.legend(loc="upper left", fontsize="small")
-    return figure, 1, lambda frame: None
+    return forest(probabilities()), 1, lambda frame: None
 
 
 DRAWN: dict[str, Callable[[], Frames]] = {"teleport.gif": teleport, "intervals.png": intervals}

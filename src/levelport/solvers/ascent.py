@@ -60,10 +60,8 @@ _CORRECTIONS = 3  # values along the normal per trial
 _LEFT_OF_GROWTH = 0.1  # part of the predicted growth that the excess left after the way back may be worth
 _LEFT_OF_WAY = 0.05  # and part of what f changes over the step's length along the normal
 _LEFT_OF_DEPTH = 0.3  # and part of the depth ½ ‖g‖ t of the valley, if its bottom is as near as it ever was, t = ‖g‖/λ
-_WARNED = 0.1  # part of that depth which is still believed in after a promise was broken
 _SURE = 0.1  # what the excess is worth in log ‖∇f‖, below which the next correction hits in 97 of 100 cases
 _NEAR = 0.1  # the level is near if what f changes over so much of the last step, along the normal, leads there
-_BROKEN = 0.02  # loss of log ‖∇f‖ on the way to the level, from which on the ascent goes back to where it keeps it
 _A_GOOD_PART = 0.3  # growth of log ‖∇f‖ over the distance come; 1 and ½ where it grows as that, or as its root
 _MAX_IDLE = 6  # steps without a new best merit, which roundings may call for
 _LEAST_COSINE = 1e-6  # between the direction and the gradient of log ‖∇f‖; below it L-BFGS starts again
@@ -385,26 +383,8 @@ class LevelSetAscent:
             self._go_on_from(self.landed)
         elif reached and not self.problem.meets_target(self.landed, self.frame.certificate):
             self.status = None
-        elif self.status is TeleportStatus.STALLED:
-            self._resume()
         if self.status is not None:
             self._best = self.landed  # the iterate itself is done with
-
-    def _resume(self) -> None:
-        """A stalled ascent whose best iterate does not keep its promise on the level goes on from the best that does.
-
-        The merit believes in a parabola along the normal. Where f bends otherwise, as behind a softmax, the valley
-        under an iterate may have its bottom above the level: there is no way down, and none forward. From now on the
-        path keeps nearer to the level.
-        """
-        best = self.monitor.best
-        lost = self.merit - math.log(best.gradient_norm / self.problem.start.gradient_norm)
-        if lost <= _BROKEN or self.monitor.should_stop(hvps_needed=3) is not None:
-            return
-        self._quasi_newton.forget()
-        self._reach *= _WARNED
-        self._step_length, self._failures = math.nan, 0
-        self._go_on_from(best)
 
     def _go_on_from(self, point: Point) -> None:
         """From a point on the level; what iterates beside it promised is no longer what counts."""

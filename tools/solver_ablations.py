@@ -34,7 +34,7 @@ from levelport_lab.bench.report import Table, write_page
 from levelport_lab.bench.solver_runs import Budget, Contestant, score
 from levelport_lab.problems.teleport_cases import GROUPS, Case, all_cases
 
-ASCENT, WALLS = "levelport.solvers.ascent.", "levelport.solvers.walls."
+ASCENT, BASINS = "levelport.solvers.ascent.", "levelport.solvers.basins."
 LBFGS = "levelport.numerics.lbfgs.QuasiNewton."
 DRAWS = 2
 BUDGETS = (Budget(25), Budget(50), Budget(150, "ge"))
@@ -69,19 +69,15 @@ class Variant:
 VARIANTS: dict[str, Variant] = {
     AS_IT_IS: Variant("the default"),
     "no other side": Variant(
-        "no second ascent from across the valley", {WALLS + "across": lambda problem, frame: None}
+        "no second ascent from across the valley", {BASINS + "far_side": lambda problem, frame: None}
     ),
     "other side always": Variant(
         "a second ascent wherever the first slows down, however small the gradient there",
-        {WALLS + "_MUCH_LOWER": math.inf, WALLS + "_MIRRORED": 0.0},
+        {BASINS + "_MUCH_LOWER": math.inf, BASINS + "_MIRRORED": 0.0},
     ),
-    "no look around": Variant(
-        "where an ascent has ended, no other walls are looked at",
-        {WALLS + "around": lambda problem, frame, above: None},
-    ),
-    "no way back": Variant(
-        "an ascent that has stalled where it cannot come down to the level stays there",
-        {ASCENT + "LevelSetAscent._resume": lambda self: None},
+    "no steepest side": Variant(
+        "where an ascent has ended, no other directions are tried",
+        {BASINS + "steepest_side": lambda problem, frame, above: None},
     ),
     "any height": Variant(
         "the path may lie above the level by more than the valleys along the normal are deep",

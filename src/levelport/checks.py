@@ -70,10 +70,18 @@ def _range(above: float, below: float, at_least: float, at_most: float) -> str:
     return f"be at most {at_most:g}" if high_closed else "be a number, and no NaN"
 
 
+def flag(name: str, value: object) -> None:
+    """Raise unless ``value`` is True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, not {value!r}.")
+
+
 def positive(**settings: object) -> None:
-    """Raise for the first setting that is not a positive number."""
+    """Raise for the first setting that is not a positive, finite number."""
     for name, value in settings.items():
         number(name, value, above=0.0)
+        if value == math.inf:
+            raise ValueError(f"{name} must be finite, not {value}.")
 
 
 def weight(name: str, value: object) -> float:

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.profiler import ProfilerActivity, profile
 
 from levelport import Auto, FunctionObjective, teleport
-from levelport.solvers.walls import PRODUCTS
+from levelport.solvers.basins import PRODUCTS
 
 SMOOTH = [case for case in all_cases() if case.name in ("quadratic", "logistic", "softplus network", "himmelblau")]
 

@@ -152,6 +152,8 @@ class KrylovModel(Lanczos):
         a_i = -c_i / (θ_i + σ) with the least σ ≥ 0 that makes θ + σ positive and keeps the step inside.
         """
         theta, c = self.ritz_values, self.slopes
+        if radius == 0.0:  # derived from lengths that underflowed
+            return torch.zeros_like(c), 0.0
         shift = 0.0
         if not self.convex():
             # Just right of the pole; a finite radius moves it further.

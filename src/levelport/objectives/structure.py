@@ -8,6 +8,7 @@ from typing import Generic, TypeAlias, cast
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 from typing_extensions import TypeVar  # torch depends on it; defaults of type variables came with Python 3.13
 
 from levelport.objective import ObjectiveError
@@ -77,6 +78,16 @@ def check_leaves(leaves: list[Tensor], whole: str = "x", *, alone: bool = False)
             raise ObjectiveError(
                 f"{where} is a DTensor, spread over several processes. Teleport on whole tensors (full_tensor()), with "
                 "the samples spread instead: levelport.DistributedObjective."
+            )
+        if is_lazy(leaf):
+            raise ObjectiveError(
+                f"{where} is a lazy parameter and has no shape yet. Run the module once on a batch, module(inputs), "
+                "before its parameters are used."
+            )
+        if torch._C._functorch.is_functorch_wrapped_tensor(leaf):
+            raise ObjectiveError(
+                f"{where} is inside a transform of torch.func (vmap, grad or jvp), where no number can be read. Call "
+                "levelport in a loop over the samples, or outside of the transform."
             )
         if leaf.is_meta:
             raise ObjectiveError(f"{where} is on the meta device and holds no numbers. Call module.to_empty() first.")

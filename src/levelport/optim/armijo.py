@@ -57,6 +57,7 @@ class Armijo:
 
     def __post_init__(self) -> None:
         check_search(self.c, self.initial, self.grow, self.shrink, _LONGEST if self.max_step is None else self.max_step)
+        checks.flag("use_curvature", self.use_curvature)
 
     def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
         known = after_teleport(teleport) if self.use_curvature else None
@@ -180,7 +181,8 @@ class ArmijoSGD(FlatOptimizer):
 
 def check_search(c: float, initial: float, grow: float, shrink: float, max_step: float) -> None:
     """Raise where a search with these settings makes no sense."""
-    checks.positive(initial=initial, max_step=max_step)
+    checks.positive(initial=initial)
+    checks.number("max_step", max_step, above=0.0)
     checks.number("c", c, above=0.0, below=1.0, why="it is the share of the predicted decrease")
     checks.number("grow", grow, at_least=1.0)
     checks.number("shrink", shrink, above=0.0, below=1.0)

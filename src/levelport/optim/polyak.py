@@ -41,7 +41,7 @@ class Polyak:
     f_star: float = 0.0
 
     def __post_init__(self) -> None:
-        checks.positive(max_step=self.max_step)
+        checks.number("max_step", self.max_step, above=0.0)
         checks.number("f_star", self.f_star)
 
     def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:

@@ -63,7 +63,9 @@ _LEFT_OF_DEPTH = 0.3  # and part of the depth ½ ‖g‖ t of the valley, if its
 _SURE = 0.1  # what the excess is worth in log ‖∇f‖, below which the next correction hits in 97 of 100 cases
 _NEAR = 0.1  # the level is near if what f changes over so much of the last step, along the normal, leads there
 _A_GOOD_PART = 0.3  # growth of log ‖∇f‖ over the distance come; 1 and ½ where it grows as that, or as its root
+_WIDER = 100.0  # factor of a derived radius that was too small: the start was near 0, in the units of some features
 _MAX_IDLE = 6  # steps without a new best merit, which roundings may call for
+_UNNOTICED = 0.1  # of the last digit of a typical entry of x; shorter steps change few entries, if any
 _LEAST_COSINE = 1e-6  # between the direction and the gradient of log ‖∇f‖; below it L-BFGS starts again
 
 
@@ -80,8 +82,9 @@ class LevelSetAscent:
 
     Args:
         start: a point near the level.
-        vectors: where L-BFGS keeps its pairs; empty.
-        radius: the longest allowed distance from the problem's start.
+        pairs: where L-BFGS keeps its pairs; empty.
+        radius: the longest allowed distance from w. Where the problem has none it was derived, and is widened where the
+            gradient grows slowly.
         length: the problem's own length, over which a vanishing curvature is told from a small one.
     """
 
@@ -91,20 +94,23 @@ class LevelSetAscent:
         monitor: Monitor,
         start: Point,
         *,
-        vectors: QuasiNewton,
+        pairs: QuasiNewton,
         radius: float,
         length: float,
     ) -> None:
         self.problem = problem
         self.monitor = monitor
-        self.radius = radius
+        self.radius, self._derived = radius, problem.radius is None
         self.length = length
         self.merit = -math.inf
         """log of the gain in gradient norm that the best iterate will have on the level, to second order."""
         self.status: TeleportStatus | None = None
         self.landed = start
         """Where :meth:`land` has put the ascent's best point."""
-        self._quasi_newton = vectors
+        self._quasi_newton = pairs
+        (position,) = read([], [start.x])
+        eps = torch.finfo(problem.objective.dtype).eps
+        self._shortest = _UNNOTICED * eps * position / math.sqrt(start.x.numel())  # step
         self._distance = 0.0 if start is problem.start else math.inf  # an upper bound of ‖x - w‖
         self._step_length = math.nan
         self._reach = math.inf  # how far down the normal the bottom of the valley is, where it was nearest
@@ -238,9 +244,13 @@ class LevelSetAscent:
         if self._distance + step * line.length > INSIDE * self.radius:
             longest = self._room(line)
             if longest < step and longest * line.length < 1e-2 * self.radius:
-                self.status = TeleportStatus.TRUST_RADIUS
-                return None
-            step = min(step, longest)
+                # Where ‖∇f‖ has no maximum, the slope of its logarithm times the distance stays near 1 or ½.
+                if not self._derived or line.slope / line.length * self._distance > _A_GOOD_PART:
+                    self.status = TeleportStatus.TRUST_RADIUS
+                    return None
+                self.radius *= _WIDER
+            else:
+                step = min(step, longest)
         found = self._search(line, step)
         if found is None:
             self._recover()
@@ -287,6 +297,8 @@ class LevelSetAscent:
         roundings, hopeful = self._roundings(), step * line.slope > _WORTH_A_GRADIENT
         losers, least_loss, best = 0, math.inf, step
         for attempt in range(_MAX_TRIALS):
+            if attempt and step * line.length < self._shortest:
+                return None
             trial, shrink = self._trial(line, step)
             if trial is None:
                 step *= shrink
@@ -391,8 +403,8 @@ class LevelSetAscent:
         self.status, self.merit, self._distance = None, -math.inf, math.inf
         self._enter(self._frame(point))
 
-    def let_go(self) -> QuasiNewton:
-        """The vectors of an ascent that is over, for another one; the frame's are among them."""
+    def give_up_pairs(self) -> QuasiNewton:
+        """The empty memory of an ascent that is over, for another one."""
         self._quasi_newton.forget()
         return self._quasi_newton
 

@@ -1,26 +1,29 @@
-"""The default solver: an ascent along the level set from w, and others from higher walls of the valley.
+"""The default solver: an ascent along the level set from w, and others from points in other basins.
 
 The teleportation problem has several local maxima: usually one at either end of the sub-level set's shortest axis, and
 more where f is far from quadratic. The ascent of :mod:`levelport.solvers.ascent` finds the one on its own side. So,
-with the two looks of :mod:`levelport.solvers.walls`,
+with the searches of :mod:`levelport.solvers.basins`,
 
-1. when the first ascent slows down, a second one starts from across the valley, and shows in a few iterations whether
-   it will end higher;
-2. when an ascent has ended and products are left, the solver looks around from the bottom of the valley, and climbs
-   from the wall with the longest gradient, if that is longer than what has been found. Then once more.
+1. when the first ascent slows down, a second one starts from the far side of the valley, and shows in a few iterations
+   whether it will end higher;
+2. when an ascent has ended and products are left, another starts from the point with the longest gradient in the
+   directions of largest curvature, if that is longer than what has been found. Then once more;
+3. with ``starts``, ascents from points drawn at random follow.
+
+A quadratic in few variables has a closed form (:mod:`levelport.solvers.quadratic`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
 from levelport import checks
 from levelport.numerics.lbfgs import QuasiNewton
 from levelport.objective import Point
-from levelport.solvers import walls
+from levelport.solvers import basins, quadratic
 from levelport.solvers.ascent import LevelSetAscent
 from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.result import TeleportStatus
@@ -40,17 +43,21 @@ _ENDED = (TeleportStatus.CONVERGED, TeleportStatus.STALLED)  # by itself, not fo
 
 @dataclass(frozen=True)
 class Auto(Solver):
-    """Riemannian quasi-Newton ascent of the gradient norm, from w and from other walls of the valley.
+    """Riemannian quasi-Newton ascent of the gradient norm, from w and from other basins.
 
     Args:
+        starts: how many points drawn at random to climb from as well, in search of the global maximum where there are
+            few variables; each takes some ten products of ``max_hvps``.
         memory: pairs of vectors that L-BFGS keeps, each two vectors as large as x. None takes 30, or as many as fit
             into 2²⁴ numbers, at least ten.
     """
 
     memory: int | None = None
+    starts: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        checks.whole("starts", self.starts)
         if self.memory is not None:
             checks.whole("memory", self.memory, at_least=1)
 
@@ -63,33 +70,76 @@ class Auto(Solver):
         return self.memory or max(_FEWEST, min(_MOST, _NUMBERS // (2 * dimension)))
 
     def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
-        """Climb, look at the other walls of the valley, and put the highest end on the level."""
+        """Climb, look for higher points in other basins, and put the highest end on the level."""
         if (stop := monitor.should_stop()) is not None:
             return Outcome(problem.start, stop)
         length = _own_length(problem.start)
         radius = problem.radius if problem.radius is not None else _RADIUS_FACTOR * length
 
         def ascent(start: Point, after: LevelSetAscent | None = None) -> LevelSetAscent:
-            vectors = QuasiNewton(self.pairs(start.x.numel()), diagonal=True) if after is None else after.let_go()
-            return LevelSetAscent(problem, monitor, start, vectors=vectors, radius=radius, length=length)
+            pairs = QuasiNewton(self.pairs(start.x.numel()), diagonal=True) if after is None else after.give_up_pairs()
+            return LevelSetAscent(problem, monitor, start, pairs=pairs, radius=radius, length=length)
 
-        higher = _both_sides(problem, monitor, ascent)
-        # Beside the products of a look: one for the first frame of an ascent, one for the certificate, a few to climb.
-        while higher.status in _ENDED and monitor.should_stop(hvps_needed=walls.PRODUCTS + 4) is None:
-            wall = walls.around(problem, higher.frame, higher.merit + _CLEARLY)
-            if wall is None:
-                break
-            another = ascent(wall, after=higher)
-            _finish(another)
-            if another.merit <= higher.merit + _CLEARLY:
-                break
-            higher = another
+        higher = _of_quadratic(problem, monitor, ascent)
+        if higher is None:
+            higher = _from_basins(problem, monitor, ascent)
+            if self.starts:
+                higher = _from_samples(problem, monitor, ascent, higher, self.starts)
         point = _end(problem, monitor, higher)
         status = _status(higher, point)
         if point is problem.start and status is TeleportStatus.STALLED:
             status = TeleportStatus.NO_FEASIBLE_GAIN
-        detail = f"radius {radius:.3g}" if status is TeleportStatus.TRUST_RADIUS else ""
+        detail = f"radius {higher.radius:.3g}" if status is TeleportStatus.TRUST_RADIUS else ""
         return Outcome(point, status, detail)
+
+
+class _Begin(Protocol):
+    """Begins an ascent; ``after`` is one that has ended, whose memory may be used."""
+
+    def __call__(self, start: Point, after: LevelSetAscent | None = None) -> LevelSetAscent: ...
+
+
+def _of_quadratic(problem: TeleportProblem, monitor: Monitor, ascent: _Begin) -> LevelSetAscent | None:
+    """An ascent that has ended where it began, at the solution; None if f is no quadratic in few variables."""
+    found = quadratic.solution(problem, monitor)
+    if found is None:
+        return None
+    there = ascent(found[0])
+    if there.status is not None:
+        _finish(there)
+    # Where the model does not span all variables, a larger gradient may lie outside of its space.
+    return there if there.status in (TeleportStatus.CONVERGED, TeleportStatus.TARGET_REACHED) and found[1] else None
+
+
+def _from_basins(problem: TeleportProblem, monitor: Monitor, ascent: _Begin) -> LevelSetAscent:
+    """The highest one of the ascents from w, from the far side, and from the steepest sides."""
+    higher = _both_sides(problem, monitor, ascent)
+    # Besides the products of the search: one for the first frame of an ascent, one for the certificate, two to climb.
+    while higher.status in _ENDED and monitor.should_stop(hvps_needed=basins.PRODUCTS + 4) is None:
+        start = basins.steepest_side(problem, higher.frame, higher.merit + _CLEARLY)
+        if start is None:
+            break
+        another = ascent(start, after=higher)
+        _finish(another)
+        if another.merit <= higher.merit + _CLEARLY:
+            break
+        higher = another
+    return higher
+
+
+def _from_samples(
+    problem: TeleportProblem, monitor: Monitor, ascent: _Begin, higher: LevelSetAscent, count: int
+) -> LevelSetAscent:
+    """The highest one of ``higher`` and of ascents from points drawn at random."""
+    ended = higher
+    for start in basins.sampled(problem, higher.length, count):
+        if higher.status is TeleportStatus.TARGET_REACHED or monitor.should_stop(hvps_needed=3) is not None:
+            break
+        ended = ascent(start, after=ended)
+        _finish(ended)
+        if ended.merit > higher.merit + _CLEARLY:
+            higher = ended
+    return higher
 
 
 def _own_length(start: Point) -> float:
@@ -98,15 +148,13 @@ def _own_length(start: Point) -> float:
     return max(position, start.gradient_norm / image if image > 0.0 else 0.0)
 
 
-def _both_sides(
-    problem: TeleportProblem, monitor: Monitor, ascent: Callable[[Point], LevelSetAscent]
-) -> LevelSetAscent:
-    """The higher one of the ascents from w and from across the valley, at its end."""
+def _both_sides(problem: TeleportProblem, monitor: Monitor, ascent: _Begin) -> LevelSetAscent:
+    """The higher one of the ascents from w and from the far side of the valley, at its end."""
     higher = first = ascent(problem.start)
     rivals = []
     prospects = _climb_until_slow(first)
     if first.status is None or first.status in _ENDED:
-        opposite = walls.across(problem, first.frame)
+        opposite = basins.far_side(problem, first.frame)
         # One HVP for the second ascent's first frame and one for the certificate of the point returned.
         if opposite is not None and monitor.should_stop(hvps_needed=2) is None:
             second = ascent(opposite)

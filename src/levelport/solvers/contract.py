@@ -252,6 +252,7 @@ class Monitor:
             gradient_norm=point.gradient_norm,
             kkt_residual=certificate.kkt_residual,
             alignment=certificate.alignment,
+            curvature=certificate.curvature,
             step=step,
             cost=self.cost,
         )

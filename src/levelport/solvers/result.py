@@ -46,7 +46,10 @@ class TeleportStatus(Enum):
 
 @dataclass(frozen=True)
 class TraceRow:
-    """One iteration of a solver, for plots and tables."""
+    """One iteration of a solver, for plots, tables and callbacks.
+
+    ``curvature`` is λ of :class:`Certificate`: ‖∇f‖²/(2λ) is the decrease that the best gradient step promises there.
+    """
 
     iteration: int
     value: float
@@ -54,6 +57,7 @@ class TraceRow:
     gradient_norm: float
     kkt_residual: float
     alignment: float
+    curvature: float
     step: float
     cost: Cost
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from levelport.objective import Point
 from levelport.solvers.contract import TeleportProblem
 
-_BAND = 1e-10  # of the decrease that a Newton step promises; costs half as much of the gradient norm
+_BAND = 1e-10  # of the decrease that a Newton step predicts; costs half as much of the gradient norm
 _MAX_VALUES = 10
 
 
@@ -29,15 +29,22 @@ def shifted(x: Tensor, v: Tensor, by: float) -> Tensor:
     return torch.add(x, v, alpha=by) if abs(by) <= torch.finfo(x.dtype).max else x + by * v
 
 
-def retract(
-    problem: TeleportProblem, point: Point, curvature: float | None = None, normal: Tensor | None = None
-) -> Point:
-    """A point near ``point`` with f(w) - band ≤ f ≤ f(w), or the nearest to that which was found.
+def level_band(problem: TeleportProblem, size: float, curvature: float) -> float:
+    """How far from the level f may end, at a point with this gradient norm and curvature.
 
-    The band is 1e-10 of ‖g‖²/(2|λ|), the decrease that a Newton step promises: it costs 5e-11 of the gradient norm, and
-    rounding does not decide whether a point is inside; it is never below the resolution of f. ``curvature`` is λ
-    near the point; without it the point's own is taken if it is known, else the band is the resolution of f. ``normal``
-    is that of the point, if the caller has it.
+    1e-10 of ‖g‖²/(2|λ|), the decrease that a Newton step predicts: it costs 5e-11 of the gradient norm, and rounding
+    does not decide whether a point is inside; never below the resolution of f, which is all where ``curvature`` is 0.
+    """
+    band = 4.0 * torch.finfo(problem.objective.dtype).eps * abs(problem.level)
+    if curvature != 0.0:
+        band = max(band, _BAND * 0.5 * size * (size / abs(curvature)))
+    return min(band, 0.5 * problem.slack) if problem.level_set else band
+
+
+def retract(problem: TeleportProblem, point: Point, curvature: float | None = None) -> Point:
+    """A point near ``point`` with f(w) - band ≤ f ≤ f(w), :func:`level_band`, or the nearest to that which was found.
+
+    ``curvature`` is λ near the point; without it the point's own is taken if it is known, else 0.
     """
     size = point.gradient_norm
     if not point.finite or size == 0.0:
@@ -45,16 +52,12 @@ def retract(
     if curvature is None:
         known = point.knows_hessian_normal
         curvature = float(torch.dot(point.normal, point.hessian_normal)) if known else 0.0
-    band = 4.0 * torch.finfo(problem.objective.dtype).eps * abs(problem.level)
-    if curvature != 0.0:
-        band = max(band, _BAND * 0.5 * size * (size / abs(curvature)))
-    if problem.level_set:
-        band = min(band, 0.5 * problem.slack)
+    band = level_band(problem, size, curvature)
     ceiling, aim = (band, 0.0) if problem.level_set else (0.0, -0.5 * band)
     excess = point.value - problem.level
     if -band <= excess <= ceiling:
         return point
-    normal = point.normal if normal is None else normal
+    normal = point.normal
     best = point if problem.feasible(point.value) else None
     above, below = (0.0 if excess > 0.0 else None), (0.0 if excess <= 0.0 else None)
     before, t = (0.0, excess), parabola_root(excess - aim, size, curvature)

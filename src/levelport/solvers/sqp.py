@@ -134,6 +134,7 @@ class SQP(Solver):
             checks.whole(name, getattr(self, name), at_least=1)
         checks.number("shrink", self.shrink, above=0.0, below=1.0)
         checks.number("relaxation", self.relaxation, above=0.0, at_most=1.0)
+        checks.flag("first_rho_after_failure", self.first_rho_after_failure)
         checks.one_of("final", self.final, ("feasible", "last"))
 
     @property

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from levelport import TeleportStatus, teleport
 from levelport.objectives import FunctionObjective
-from levelport.solvers import Auto, walls
+from levelport.solvers import Auto, basins
 from levelport.solvers.certificate import Certificate, Frame
 from levelport.solvers.contract import TeleportProblem
 
@@ -49,14 +49,14 @@ def test_the_highest_of_three_maxima_is_found_from_each(axis: int) -> None:
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_without_a_look_around_the_ascent_ends_on_its_own_side(axis: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walls, "around", lambda problem, frame, above: None)
+    monkeypatch.setattr(basins, "steepest_side", lambda problem, frame, above: None)
     assert teleport(valley, near_the_end_of_axis(axis)).gradient_norm == pytest.approx(maximum(axis), rel=1e-6)
 
 
 def test_no_look_around_without_the_products_for_it() -> None:
-    result = teleport(valley, near_the_end_of_axis(0), Auto(max_hvps=walls.PRODUCTS + 3))
+    result = teleport(valley, near_the_end_of_axis(0), Auto(max_hvps=basins.PRODUCTS + 3))
     assert result.gradient_norm == pytest.approx(maximum(0), rel=1e-3)
-    assert result.nhev <= walls.PRODUCTS + 3
+    assert result.nhev <= basins.PRODUCTS + 3
 
 
 def test_walls_beyond_the_radius_are_not_climbed() -> None:
@@ -100,4 +100,4 @@ def test_there_is_no_look_down_from_the_level_or_above_it(lift: float) -> None:
     assert Certificate.at(above).curvature < 0.0
     assert above.value >= problem.level
     frame = Frame.of(above, above.normal, above.hessian_normal / above.gradient_norm, on_level=False)
-    assert walls.around(problem, frame, 0.0) is None
+    assert basins.steepest_side(problem, frame, 0.0) is None

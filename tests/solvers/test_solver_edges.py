@@ -1,0 +1,179 @@
+"""Edges that random problems have found: radii, steps, divisions, and settings that mean nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from levelport import ObjectiveError, TeleportStatus, teleport
+from levelport.optim import Armijo, FixedStep
+from levelport.solvers import SQP, Auto, Krylov
+from levelport.solvers.ascent import LevelSetAscent
+
+
+def random_quadratic(dimension: int, condition: float, seed: int) -> tuple[Callable[[Tensor], Tensor], Tensor, float]:
+    """A convex quadratic, a start, and the largest gradient on its level, √(2 θ (f(w) - f*))."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    basis, _ = torch.linalg.qr(draw(dimension, dimension))
+    values = torch.logspace(0.0, -math.log10(condition), dimension, dtype=torch.float64)
+    hessian, bottom, lowest = basis @ torch.diag(values) @ basis.T, draw(dimension), 3.0
+
+    def f(x: Tensor) -> Tensor:
+        return 0.5 * torch.dot(x - bottom, hessian @ (x - bottom)) + lowest
+
+    start = draw(dimension)
+    return f, start, math.sqrt(2.0 * (float(f(start)) - lowest))
+
+
+@pytest.mark.parametrize("level_set", [False, True])
+@pytest.mark.parametrize("condition", [3.0, 1e3])
+@pytest.mark.parametrize("dimension", range(2, 11))
+def test_small_quadratics_cost_15_at_most(dimension: int, condition: float, level_set: bool) -> None:
+    f, start, largest = random_quadratic(dimension, condition, seed=dimension)
+    result = teleport(f, start, level_set=level_set)
+    assert result.status is TeleportStatus.CONVERGED
+    assert result.gradient_norm == pytest.approx(largest, rel=1e-8)
+    assert result.cost.gradient_equivalents <= 15.0
+
+
+def test_nearly_quadratic_costs_one_gradient_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    f, start, _ = random_quadratic(5, 10.0, seed=0)
+    with_check = teleport(lambda x: f(x) + 0.01 * (x**4).sum(), start)
+    monkeypatch.setattr("levelport.solvers.quadratic.FEW", 0)
+    without = teleport(lambda x: f(x) + 0.01 * (x**4).sum(), start)
+    assert with_check.gradient_norm == without.gradient_norm
+    assert with_check.cost.gradient_equivalents == without.cost.gradient_equivalents + 1.0
+
+
+def test_quadratic_start_at_the_solution_stays() -> None:
+    scales = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64)
+    start = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)
+    result = teleport(lambda x: torch.dot(scales, x * x), start)
+    assert result.status is TeleportStatus.CONVERGED
+    assert result.gradient_norm == pytest.approx(10.0)
+
+
+def test_derived_radius_grows_where_the_gradient_saturates() -> None:
+    """In the unit of its first coordinate w is near 0; the largest gradient of f ≤ f(w) is 300 lengths of w away."""
+
+    def f(x: Tensor) -> Tensor:
+        return torch.cosh(1e3 * x[0]) + 0.5 * (0.1 * x[1]).square() + 1e-4 * x[0] * x[1]
+
+    result = teleport(f, torch.tensor([1e-4, 1e-4], dtype=torch.float64))
+    bounded = teleport(f, torch.tensor([1e-4, 1e-4], dtype=torch.float64), Auto(radius=1e4))
+    assert result.status is bounded.status
+    assert result.gradient_norm == pytest.approx(bounded.gradient_norm, rel=1e-6)
+
+
+def test_derived_radius_on_raw_wine() -> None:
+    """Softmax regression on features from 0.1 to 1680, after five steps from 0: the solution is 5000 ‖w‖ away."""
+    datasets = pytest.importorskip("sklearn.datasets")
+    data = datasets.load_wine()
+    X, y = torch.tensor(data.data), torch.tensor(data.target)
+
+    def f(w: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(X @ w, y)
+
+    w, size = torch.zeros(13, 3, dtype=torch.float64), 1.0
+    for _ in range(5):
+        gradient = torch.func.grad(f)(w)
+        while float(f(w - size * gradient)) > float(f(w) - 0.1 * size * gradient.square().sum()):
+            size *= 0.5
+        w, size = w - size * gradient, 2.0 * size
+    result = teleport(f, w, Auto(max_hvps=200))
+    assert result.status is TeleportStatus.CONVERGED
+    assert result.gain > 27.8  # 20.3 at the derived radius
+
+
+def test_steps_that_x_does_not_notice_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the kink of |x| + … no step gains; entries near 1 do not notice steps below 1e-17."""
+    tried = []
+    trial = LevelSetAscent._trial
+
+    def spy(self: LevelSetAscent, line: Any, step: float) -> Any:
+        tried.append(step * line.length)
+        return trial(self, line, step)
+
+    monkeypatch.setattr(LevelSetAscent, "_trial", spy)
+
+    def f(x: Tensor) -> Tensor:
+        return (x - 1.0).abs().sum() + 0.1 * torch.dot(x, x) + 10.0 * torch.relu(x[0] - 1.0) ** 2
+
+    teleport(f, torch.tensor([1.0 + 1e-9, 1.5, 1.0 - 1e-12], dtype=torch.float64), level_set=True)
+    assert min(tried) > 1e-18
+
+
+def test_trace_shows_lambda() -> None:
+    f, start, _ = random_quadratic(30, 1e2, seed=1)
+    seen: list[tuple[float, float]] = []
+
+    def note(row: Any, point: Any) -> None:
+        normal = point.gradient / point.gradient.norm()
+        direct = torch.autograd.functional.vhp(f, point.x, normal)[1]
+        seen.append((row.curvature, float(torch.dot(direct, normal))))
+
+    result = teleport(f, start, callback=note)
+    assert len(seen) == len(result.trace) > 3
+    for told, direct in seen:
+        assert told == pytest.approx(direct, rel=1e-9)
+
+
+def test_krylov_radius_that_underflows_is_answered() -> None:
+    """1e-162 x₀ - .5e163 x₀² + .5e163 x₁² + 1e-162 x₁ from 0: lengths underflow, and a radius was divided by."""
+
+    def f(x: Tensor) -> Tensor:
+        return 1e-162 * x[0] - 0.5e163 * x[0] ** 2 + 0.5e163 * x[1] ** 2 + 1e-162 * x[1]
+
+    result = teleport(f, torch.zeros(2, dtype=torch.float64), Krylov())
+    assert result.value <= result.value_start
+    assert math.isfinite(result.gradient_norm)
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: FixedStep(math.inf), "lr"),
+        (lambda: Armijo(initial=math.inf), "initial"),
+        (lambda: Armijo(use_curvature="a"), "use_curvature"),  # type: ignore[arg-type]
+        (lambda: SQP(first_rho_after_failure="a"), "first_rho_after_failure"),  # type: ignore[arg-type]
+        (lambda: Auto(starts=-1), "starts"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(make: Callable[[], object], named: str) -> None:
+    with pytest.raises(ValueError, match=f"^{named} must"):
+        make()
+
+
+def test_vmap_is_answered() -> None:
+    starts = torch.ones(3, 2, dtype=torch.float64)
+    with pytest.raises(ObjectiveError, match="vmap"):
+        torch.func.vmap(lambda x: teleport(lambda z: z.square().sum(), x).x)(starts)
+
+
+def test_lazy_parameters_are_answered() -> None:
+    module = nn.LazyLinear(3)
+    with pytest.raises(ObjectiveError, match="lazy parameter"):
+        teleport(lambda p: p[0].square().sum(), list(module.parameters()))
+
+
+def test_samples_find_the_global_maximum_of_goldstein_price() -> None:
+    """From (0, 0) the ascent ends at 5807.6; multi-start SLSQP finds 9207."""
+
+    def f(x: Tensor) -> Tensor:
+        a, b = x
+        first = 19 - 14 * a + 3 * a**2 - 14 * b + 6 * a * b + 3 * b**2
+        second = 18 - 32 * a + 12 * a**2 + 48 * b - 36 * a * b + 27 * b**2
+        return (1 + (a + b + 1) ** 2 * first) * (30 + (2 * a - 3 * b) ** 2 * second)
+
+    result = teleport(f, torch.zeros(2, dtype=torch.float64), Auto(starts=20, max_hvps=800))
+    assert result.gradient_norm > 0.99 * 9207.0
+    assert result.violation == 0.0

@@ -15,6 +15,7 @@ The library's (:class:`levelport.optim.Newton`) has a relative test, takes the s
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -113,7 +114,9 @@ class NewtonRun(RunSpec):
         return rows, {"hvps": float(result.cost.hvps)}, diverged + result.message
 
     def _theirs(self, named: Problem, start: Tensor, step: float | None) -> tuple[list[Row], dict[str, float], str]:
-        import torchmin
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # it uses torch.jit.script
+            import torchmin
 
         f = flat_function(named)
         options = {

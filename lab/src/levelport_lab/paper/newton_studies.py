@@ -139,11 +139,13 @@ class NewtonStudy(Study):
                     continue
                 for panel, quantity in zip(row, self.quantities, strict=True):
                     style = WITH_TELEPORTS if line.solid else WITHOUT_TELEPORTS
-                    panel.plot(_series(run, quantity), color=line.colour, linestyle=style)
+                    panel.plot(_series(run, _drawn(setup, quantity)), color=line.colour, linestyle=style)
                     if quantity != "test_accuracy":
                         panel.set_yscale("log")
             for panel, quantity in zip(row, self.quantities, strict=True):
-                panel.set_title(f"{name.replace('mlp-relu-100-100', 'network')}: {quantity.replace('_', ' ')}")
+                panel.set_title(
+                    f"{name.replace('mlp-relu-100-100', 'network')}: {_drawn(setup, quantity).replace('_', ' ')}"
+                )
                 panel.set_xlabel("iterations")
         for row in panels[len(problems) :]:
             for panel in row:
@@ -257,13 +259,13 @@ def overtakes(table: pd.DataFrame, problems: list[str], solver: SolverName, whos
 
 
 def faster_at_first(table: pd.DataFrame, problems: list[str], solver: SolverName) -> tuple[bool, str]:
-    """After ten steps the better Newton-CG of the authors is below the better GD, on two of the three problems."""
+    """After ten steps the better Newton-CG of the authors is below the better GD, on two problems at least."""
     if not problems:
         raise NotRunError
     kinds = (", authors'", f"{solver} teleports")
     early = {name: [_both(table, name, kind)["best_after_10"].min() for kind in kinds] for name in problems}
     words = [f"{name}: Newton-CG {newton:.3g}, GD {gd:.3g}" for name, (newton, gd) in early.items()]
-    return sum(newton < gd for newton, gd in early.values()) == 2, "; ".join(words)
+    return sum(newton < gd for newton, gd in early.values()) >= 2, "; ".join(words)
 
 
 def _both(table: pd.DataFrame, problem: str, kind: str) -> pd.DataFrame:
@@ -292,6 +294,11 @@ class NewtonNetworks(NewtonStudy):
     title = "Newton-CG against teleports, ReLU networks: objective, gradient norm, test accuracy"
     convex = False
     quantities = ("value", "gradient_norm", "test_accuracy")
+
+
+def _drawn(setup: Setup, quantity: str) -> str:
+    """The released scripts draw the best value so far in all three figures."""
+    return "best_value" if quantity == "value" and setup.protocol == "released" else quantity
 
 
 def _series(run: Run, quantity: str) -> np.ndarray:

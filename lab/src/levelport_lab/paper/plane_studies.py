@@ -26,7 +26,7 @@ class PlaneRun(RunSpec):
     """Gradient descent, the same after a teleport, and Newton's method on a function of the plane."""
 
     kind: ClassVar[str] = "plane"
-    revision: ClassVar[int] = 4
+    revision: ClassVar[int] = 5
     function: str
     start: tuple[float, float]
     solver: PlannedSolver
@@ -173,7 +173,8 @@ class TestFunctions(Study):
                 ("goldstein-slow", slow, slow_valley),
             )
             claims += [
-                Claim.checked(f"{name}-{arm}", statement + reading, check, solver) for name, statement, check in checks
+                Claim.checked(f"{name}{'-restart' * bool(reading)}-{solver}", statement + reading, check, solver)
+                for name, statement, check in checks
             ]
             if arm == self.arms(setup)[0]:
                 diverges = "Newton's method diverges on Goldstein-Price (its gradients do not vanish)."

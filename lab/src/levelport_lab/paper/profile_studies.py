@@ -170,7 +170,7 @@ class ProfileStudy(Study):
     def claims(self, setup: Setup, results: Results) -> list[Claim]:
         return [
             Claim.checked(
-                f"{name}-{half}-{solver}{'' if first_loss == self.first_losses(setup)[0] else '-shared'}",
+                f"{name}-{half}{'' if first_loss == self.first_losses(setup)[0] else '-shared'}-{solver}",
                 statement.format(half=half) + _FIRST_LOSS[first_loss] * (len(self.first_losses(setup)) > 1),
                 partial(check, Case(half, solver, setup, results, first_loss)),
                 solver,

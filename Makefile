@@ -10,7 +10,7 @@ CLIENTS ?= .venv-integrations
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit plain smoke lowest integrations dist fuzz docs bench format clean
+.PHONY: help demo test lint types unit plain roundings mutation smoke lowest integrations dist fuzz docs bench format clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,14 +49,25 @@ types: $(VENV)/.dev ## mypy
 unit: $(VENV)/.dev ## pytest on two processes
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-# What rounding can decide, once more on torch's code path for processors without vector units; examples, ranks and
-# leaks are about processes and memory, and take long.
-NUMERICAL := tests/solvers tests/objectives tests/optim lab/tests/library lab/tests/functions lab/tests/theory
-
+# What rounding can decide, once more: on torch's code path for processors without vector units, and with derivatives
+# disturbed in their last bits. Tests that compare bits are left out; examples, ranks and leaks are about processes and
+# memory, and take long.
+NUMERICAL := tests/solvers tests/objectives tests/optim tests/goals lab/tests/library lab/tests/functions
 UNMOVED := tests/optim/test_examples.py tests/optim/test_optim_distributed.py tests/solvers/test_leaks.py
 
 plain: $(VENV)/.dev ## the numerical tests on torch's plain code path
 	ATEN_CPU_CAPABILITY=default $(BIN)/python -m pytest -n 2 --dist worksteal $(NUMERICAL) $(UNMOVED:%=--ignore %)
+
+roundings: $(VENV)/.dev ## the numerical tests under artificial roundings with three seeds (minutes; not part of the test)
+	for seed in 1 2 3; do \
+		$(BIN)/python -m pytest -n 2 --dist worksteal --roundings $$seed $(NUMERICAL) lab/tests/theory $(UNMOVED:%=--ignore %) || exit 1; \
+	done
+
+mutation: $(VENV)/.dev ## would the tests notice a changed line? 200 mutants (an hour; not part of the test)
+	$(PIP) coverage mutmut
+	$(BIN)/python tools/mutation.py map
+	$(BIN)/python tools/mutation.py run
+	$(BIN)/python tools/mutation.py report
 
 # Old versions warn of what newer ones of their own dependencies deprecate: no error here. torch's own index has the
 # builds without CUDA.

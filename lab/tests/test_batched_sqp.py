@@ -51,7 +51,7 @@ def test_teleporting_together_is_teleporting_one_by_one(name: str, mode: str) ->
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_members_that_cannot_start_stay_and_leave_the_others_alone(name: str) -> None:
+def test_members_that_cannot_start_stay_alone(name: str) -> None:
     named, W = members(name, 3)
     solver = replace(SQP.released(), max_iterations=5)
     alone = teleport_together(batched(named), W[1:2], solver)

@@ -192,7 +192,7 @@ def test_released_search_takes_its_last_resort() -> None:
     assert len(asked) == 101
 
 
-def test_batches_are_a_partition_that_differs_between_epochs_and_seeds() -> None:
+def test_batches_partition_and_differ_between_epochs_and_seeds() -> None:
     orders = [torch.cat(list(Batches(64, seed).epoch(epoch, 200))) for seed in (0, 1) for epoch in (0, 1)]
     for order in orders:
         assert sorted(order.tolist()) == list(range(200))
@@ -240,7 +240,7 @@ def test_training_keeps_all_curves_of_the_best_setting_only() -> None:
     assert all(len(run.curves["loss"]) == 11 for run in runs)  # enough to score every setting by either protocol
 
 
-def test_numbers_below_the_normal_range_are_flushed_without_a_change_of_any_outcome() -> None:
+def test_flushing_subnormal_numbers_changes_no_outcome() -> None:
     """A step of 10 kills every unit; the penalty then shrinks the weights by 0.8 per step, past 1e-38 after 400."""
     spec = Training("mlp-relu-6-5/titanic", 1e-2, Method.SGD, (10.0, 0.1), 600, precision="float32")
     members = batched(spec.named_problem())
@@ -300,7 +300,7 @@ def test_settings_that_are_timed_alone_are_forecast_one_by_one() -> None:
     assert single < together.rough_seconds < len(grid) * single
 
 
-def test_a_member_that_leaves_the_admissible_range_stops_and_the_others_do_not_notice() -> None:
+def test_a_member_that_diverges_stops_alone() -> None:
     """2·reg = 2: with a step of 2 the weights grow threefold per step; a step of 0.01 is tame."""
     named = problem("logreg/titanic", reg=1.0)
     free = Descent(batched(named), Method.SGD, (2.0, 0.01), None, None).run(30)

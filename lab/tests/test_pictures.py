@@ -43,7 +43,7 @@ def test_labels_with_room_stay() -> None:
     assert [label.get_visible() for label in panel.get_xticklabels()] == before
 
 
-def test_the_legend_of_the_theory_names_no_line_that_is_not_there() -> None:
+def test_legend_of_the_theory_names_drawn_lines_only() -> None:
     """On Booth, a quadratic, the bounds of teleports are 0 from the first teleport on."""
     objective, start = _named("booth", None, 0)
     found = audit(objective, start, 12)

@@ -83,7 +83,7 @@ def test_curve_above_no_minimum_leaves_its_end_out() -> None:
     assert _curve(descent, 1.0, known=True) == {"x": [0.0, 1.0, 2.0], "y": [4.0, 1.0, 4e-14]}
 
 
-def test_wrong_input_leaves_the_picture_and_right_input_replaces_it() -> None:
+def test_wrong_input_leaves_the_picture_as_it_is() -> None:
     pytest.importorskip("bokeh", reason="the page needs bokeh: pip install 'levelport-lab[play]'")
     from levelport_lab.play.page import Page
 

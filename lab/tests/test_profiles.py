@@ -66,7 +66,7 @@ def graded(losses: list[float], *, chosen: bool = False) -> Run:
     return Run(setting=losses[-1], chosen=chosen, curves={**curves, "gradient_equivalents": records})
 
 
-def test_text_takes_the_setting_with_the_lowest_end_and_released_the_fastest() -> None:
+def test_text_takes_the_lowest_end_released_the_fastest() -> None:
     """f* = 0, τ = 0.1: the second setting solves after one step and ends higher."""
     slow, fast = graded([1.0, 0.5, 0.05, 0.0], chosen=True), graded([1.0, 0.1, 0.08, 0.08])
     for scoring, expected in ((TEXT, slow), (RELEASED, fast)):

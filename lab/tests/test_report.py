@@ -313,7 +313,7 @@ def test_a_summary_whose_setup_is_damaged_is_named(tmp_path: Path) -> None:
         find_sections(tmp_path)
 
 
-def test_figures_scored_with_another_optimum_are_in_the_page_but_not_in_the_table(tmp_path: Path) -> None:
+def test_figures_of_another_optimum_are_not_in_the_table(tmp_path: Path) -> None:
     """Each f* has a section of its own; the table is about the exact one."""
     figure(tmp_path, "fig8-released-optima-paper", "smoke", False)
     write_report(tmp_path, tmp_path / "report.html")

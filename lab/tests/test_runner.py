@@ -75,7 +75,7 @@ def test_failure_is_a_row_and_is_tried_again(tmp_path: Path) -> None:
     assert run_plan(plan, store, Backend()).computed == 1
 
 
-def test_a_task_that_another_process_failed_meanwhile_is_a_failure(tmp_path: Path) -> None:
+def test_a_task_that_failed_elsewhere_is_a_failure(tmp_path: Path) -> None:
     store, other = Store(tmp_path), Squares(2, fails=True)
     plan = Plan.of([Squares(1), other], store)
     run_plan(Plan.of([other], store), store, Backend())

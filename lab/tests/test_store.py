@@ -184,7 +184,7 @@ def test_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert set(store.look().results) == {Squares(1).key}
 
 
-def test_leftovers_of_dead_processes_are_removed_and_of_living_ones_kept(tmp_path: Path) -> None:
+def test_only_leftovers_of_dead_processes_are_removed(tmp_path: Path) -> None:
     store = Store(tmp_path)
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()

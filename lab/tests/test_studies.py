@@ -154,14 +154,14 @@ def test_released_optima_are_all_there() -> None:
         released_optimum("blood", 0.5, network=False)
 
 
-def test_released_f_star_of_blood_lies_below_the_infimum_of_the_loss() -> None:
+def test_released_f_star_of_blood_lies_below_the_infimum() -> None:
     """What the documentation says of them, on the smallest example: the loss never reaches the released number."""
     infimum = problem("logreg/blood", reg=0.0).optimum().lower_bound
     assert infimum == pytest.approx(0.4755, abs=1e-4)
     assert released_optimum("blood", 1e-6, network=False) < infimum
 
 
-def test_exact_f_star_of_the_released_protocol_is_the_loss_at_the_minimiser_of_f() -> None:
+def test_exact_f_star_of_released_protocol_is_at_minimiser() -> None:
     half = half_of("logreg", "deterministic", RELEASED)
     named = problem("logreg/blood", reg=0.1)
     found = best_value(half, RELEASED, Results({}), "logreg/blood", 0.1, 0.0)

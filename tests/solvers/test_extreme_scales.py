@@ -33,6 +33,7 @@ def test_underflowing_second_derivative_is_no_missing_one(solver: str) -> None:
     assert result.gain >= 1.0
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize(
     ("solver", "level_set"),
     [(solver, mode) for solver in SOLVERS for mode in (False, True) if solver != "krylov" or not mode],

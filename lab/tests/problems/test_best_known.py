@@ -16,7 +16,7 @@ from levelport_lab.problems.optima import OptimumError
 NAME = "mlp-relu-3/titanic"
 
 
-def test_every_committed_value_belongs_to_a_problem_and_beats_its_start() -> None:
+def test_every_committed_value_beats_its_start() -> None:
     table = best_known.read_table(best_known.table_in_package())
     assert len(table) >= 12
     for key, entry in table.items():

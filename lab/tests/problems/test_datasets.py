@@ -119,7 +119,7 @@ def test_misspelt_names_get_a_suggestion(name: str, suggestion: str) -> None:
         data_info(name)
 
 
-def test_part_of_mnist_is_its_first_images_and_the_whole_test_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_part_of_mnist_is_its_first_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a made-up MNIST of six images, whose sizes are not those of the real one."""
     images = np.arange(24, dtype=np.uint8).reshape(6, 2, 2)
     labels = np.arange(6, dtype=np.uint8)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from levelport import checks
+from levelport.goals.ends import Task, Warm
+from levelport.goals.goal import LinearGoal
+from levelport.goals.pairs import Pairs
 from levelport.goals.quantities import Quantities, Quantity
 from levelport.goals.result import End, EndStatus, IntervalResult
 from levelport.goals.setup import Setup, prepare, rise_of
@@ -20,6 +24,9 @@ from levelport.objectives.structure import X
 
 MAX_COST = 2000.0
 """Gradient equivalents per end where none are given: curved ends of the test problems took up to 1100."""
+
+_PASSES = 3  # of comparing ends with each other
+_FEW = 20  # quantities up to which functions are evaluated at each other's ends
 
 
 def interval(
@@ -53,12 +60,13 @@ def interval(
         names: of the quantities, for tables and plots.
         tol: allowed error of an end, relative to the half width.
         max_cost: gradient equivalents per end; None allows 2000.
-        callback: called with every :class:`End` as it is found; a true return value skips the remaining ones.
+        callback: called with every :class:`End` as it is found, and again if it moves further out; a true return value
+            skips the remaining ones.
 
     Returns:
         Ends with the points that attain them, each with a status that says what is known of it, and the Wald interval
         beside it. Ends are local: other components of the region, and other local optima of the quantity, are not
-        searched for.
+        searched for, but the points found for one quantity are tried for all others.
 
     Raises:
         ObjectiveError: x is clearly not a minimiser, or a function is not a deterministic differentiable scalar.
@@ -85,7 +93,8 @@ def interval(
     quantities = Quantities(x, quantity, names)
     setup = prepare(fun, x, rise=height, ends=2 * len(quantities), refine=refine, bounds=bounds)
     with full_precision(setup.objective.device):
-        pairs = tuple(_both_ends(setup, quantities, height, tol, budget, callback))
+        found = _all_ends(setup, quantities, height, tol, budget, callback)
+    pairs = tuple((lower, upper) for lower, upper in found)
     estimates = [goal.at(setup.outer(setup.point)).value for goal in quantities.goals]
     spent = setup.spent + quantities.cost
     notes = list(setup.notes)
@@ -116,28 +125,78 @@ def interval(
     )
 
 
-def _both_ends(
+def _all_ends(
     setup: Setup[X],
     quantities: Quantities[X],
     rise: float,
     tol: float,
     max_cost: float,
     callback: Callable[[End[X]], object] | None,
-) -> Iterator[tuple[End[X], End[X]]]:
-    """The ends of one quantity after the other."""
+) -> list[list[End[X]]]:
+    """The ends of one quantity after the other, then those again that the points of others exceed."""
     task = setup.task(rise, tol) if not setup.trouble else None
     stopped = False
+    ends: list[list[End[X]]] = []
+    points: list[Tensor] = []  # in the coordinates of the region
     for name, goal in zip(quantities.names, quantities.goals, strict=True):
-        ends: list[End[X]] = []
+        both: list[End[X]] = []
         for side in ("lower", "upper"):
             if task is None or stopped:
                 detail = setup.trouble or "the callback asked to stop"
                 end = _not_searched(setup, goal, name, side, EndStatus.BUDGET if stopped else EndStatus.FAILED, detail)
             else:
-                end, _ = setup.end(task, setup.goal(goal), name, side, max_cost)
+                end, found = setup.end(task, setup.goal(goal), name, side, max_cost)
+                points.append(found.site.z)
                 stopped = bool(callback is not None and callback(end))
-            ends.append(end)
-        yield ends[0], ends[1]
+            both.append(end)
+        ends.append(both)
+    if task is not None and not stopped and len(ends) > 1:
+        for _ in range(_PASSES):
+            if not _exchange(setup, task, quantities, ends, points, max_cost, callback):
+                break
+    return ends
+
+
+def _exchange(
+    setup: Setup[X],
+    task: Task,
+    quantities: Quantities[X],
+    ends: list[list[End[X]]],
+    points: list[Tensor],
+    max_cost: float,
+    callback: Callable[[End[X]], object] | None,
+) -> bool:
+    """Search again from points of other ends where a quantity is beyond its own end; whether any end moved.
+
+    All ends are points of the region, so a quantity that is larger at one of them than at its own upper end has only
+    reached a local one. Costs nothing for entries of x, and a value per quantity and point otherwise.
+    """
+    moved = False
+    xs = [setup.structure.flatten(end.x) for both in ends for end in both]
+    table = torch.stack(xs) if all(isinstance(goal, LinearGoal) for goal in quantities.goals) else None
+    for number, goal in enumerate(quantities.goals):
+        if isinstance(goal, LinearGoal) and table is not None:
+            values = (table @ goal.direction).tolist()
+        elif len(quantities) <= _FEW:
+            values = [goal.at(x).value for x in xs]
+        else:
+            return False
+        for place, side in enumerate(("lower", "upper")):
+            end = ends[number][place]
+            sign = 1.0 if side == "lower" else -1.0
+            best = min((sign * value, index) for index, value in enumerate(values) if not math.isnan(value))
+            margin = task.tol * abs(end.quantity - goal.at(setup.outer(setup.point)).value)
+            if end.status not in (EndStatus.CERTIFIED, EndStatus.CURVED) or not best[0] < sign * end.quantity - margin:
+                continue
+            warm = Warm(points[best[1]], Pairs.around_identity(task.recycled))
+            again, found = setup.end(task, setup.goal(goal), end.name, side, max_cost, warm)
+            if sign * again.quantity < sign * end.quantity:
+                ends[number][place] = replace(again, cost=end.cost + again.cost, wald=end.wald)
+                points[2 * number + place] = found.site.z
+                moved = True
+                if callback is not None and callback(ends[number][place]):
+                    return False
+    return moved
 
 
 def _not_searched(setup: Setup[X], goal: Objective, name: str, side: str, status: EndStatus, detail: str) -> End[X]:

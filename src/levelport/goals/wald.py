@@ -33,7 +33,9 @@ from levelport.goals.goal import Aim, Reading
 from levelport.goals.pairs import Pairs
 
 _FAR = 4.0  # excess over the level, in units of the rise and of the model's own drop, from which a step is shortened
-_LEFT = 0.5  # share of the slack after a step from which the step is doubled
+_INSIDE = 0.2  # share of the tolerance by which steps aim below the level
+_LEFT = 0.5  # slack after a step from which the step is doubled
+_AGREES = 0.7, 1.4  # F after the first Wald step, where the model says 1
 _LONG = 0.3  # predicted gain over the width from which a step counts as long
 _SLOWEST = 0.98  # largest rate of convergence that is extrapolated
 
@@ -96,7 +98,9 @@ def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits
         if not (0.0 < pw < math.inf and 0.0 <= gv < math.inf):
             search.stalled = True
             return
-        kappa = math.sqrt((2.0 * site.slack + gv) / pw)
+        # Aim inside the level by a part of the tolerance: a trial point that is just outside has to be pulled back.
+        inside = min(_INSIDE * limits.tol, site.slack + 0.25 * gv)
+        kappa = math.sqrt((2.0 * (site.slack - inside) + gv) / pw)
         d = -v - kappa * w
         gain = -float(p @ d)
         search.price = 1.0 / kappa if kappa > 0.0 else math.inf
@@ -136,6 +140,7 @@ class _Step:
         self.region, self.aim, self.search = region, aim, search
         self.d, self.v, self.gv, self.gain, self.far = d, v, gv, gain, far
         self.a, self.t = 1.0, 0.0
+        self.agrees = False
         self.pulls = gv > 1e-3  # at the minimiser ∇F = 0 and there is no way back but the ray itself
 
     def trial(self) -> Site:
@@ -166,6 +171,7 @@ class _Step:
         slope = float(search.site.gradient @ self.d)
         last: tuple[float, float] | None = None
         site = self.trial()
+        self.agrees = _AGREES[0] <= site.value <= _AGREES[1]
         for _ in range(14):
             if site.feasible:
                 return site
@@ -175,7 +181,7 @@ class _Step:
                 c = (F - search.site.value - self.a * slope) / self.a**2 if math.isfinite(F) else math.nan
                 if c > 0.0:
                     root = math.sqrt(max(slope * slope + 4.0 * c * 0.98 * search.site.slack, 0.0))
-                    self.a = min(max((root - slope) / (2.0 * c), 0.1 * self.a), 0.9 * self.a)
+                    self.a = min(max((root - slope) / (2.0 * c), 0.1 * self.a), 0.99 * self.a)
                 else:
                     self.a *= 0.5 if math.isfinite(F) else 0.25
                 self.t, last = 0.0, None
@@ -192,8 +198,7 @@ class _Step:
 
     def _further(self, site: Site) -> Site:
         """Double a step after which most of the slack is left, contrary to the model: f is flatter than it says."""
-        slack = self.search.site.slack
-        while site.slack > _LEFT * slack and self.a * self.gain <= self.far * self.search.wald:
+        while site.slack > _LEFT and self.a * self.gain <= self.far * self.search.wald:
             start = self.a
             middle, longer = (self._moved(factor * start) for factor in (1.5, 2.0))
             if not (longer.feasible and middle.feasible):
@@ -205,7 +210,7 @@ class _Step:
     def _connected(self, site: Site) -> Site | None:
         """A long step shortened until points of its segment lie in the region as well."""
         start = self.search.site
-        shares = (0.5,) if self.search.iterations else (0.5, 0.8)
+        shares = (0.5,) if self.search.iterations or self.agrees else (0.5, 0.8)
         for _ in range(12):
             if site.feasible and all(self.region.at(start.z + c * (site.z - start.z)).feasible for c in shares):
                 return site

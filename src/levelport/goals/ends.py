@@ -96,7 +96,7 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], warm: Warm | None 
         tol *= _STRICTER
     pairs = warm.pairs if warm is not None else Pairs.around_identity(task.recycled)
     search = Search(begin, reading, origin.value)
-    if warm is not None:
+    if warm is not None or begin is task.start:
         p = origin.gradient
         search.wald = math.sqrt(2.0 * float(p @ (p if task.recycled is None else task.recycled(p))))
     repeated_wald(task.region, aim, search, pairs, Limits(tol, _STEPS, _FAR, spent))

@@ -113,7 +113,7 @@ VARIANTS: dict[str, Variant] = {
         "in the interior the sign of λ alone decides at each step",
         {ASCENT + "LevelSetAscent._inside": lambda self, point: False},
     ),
-    "any promise": Variant("steps that promise more than e²-fold growth are tried", {ASCENT + "_LONGEST": math.inf}),
+    "any growth": Variant("steps with a predicted growth of more than e² are tried", {ASCENT + "_LONGEST": math.inf}),
     "memory 10": Variant("ten pairs", make=lambda: Auto(memory=10)),
     "memory 20": Variant("twenty pairs", make=lambda: Auto(memory=20)),
     "plain L-BFGS": Variant("the textbook method of the benchmark", make=lambda: PlainAscent("lbfgs")),

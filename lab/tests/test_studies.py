@@ -217,7 +217,7 @@ def test_smoke_tier_of(name: str, tmp_path: Path) -> None:
     """Runs, draws, tabulates and checks; a second start has nothing left to do and says the same."""
     study = STUDIES[name]
     lines: list[str] = []
-    first = reproduce(study, SMOKE, tmp_path, Backend(), say=lines.append)
+    first = reproduce(study, SMOKE, tmp_path, Backend(), echo=lines.append)
     assert first.sweep.failures == []
     assert all(path.stat().st_size > 3000 for path in first.pictures)
     assert {path.suffix for path in first.pictures} == {".png", ".pdf"}

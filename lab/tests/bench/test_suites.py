@@ -19,7 +19,7 @@ from levelport_lab.bench.competitors import ALONE, OURS
 from levelport_lab.bench.equal_cost import EqualCostSpec, tuned_inside
 from levelport_lab.bench.instances import ProblemName
 from levelport_lab.bench.races import RaceSpec
-from levelport_lab.bench.safety import TwinsSpec
+from levelport_lab.bench.safety import SafetySpec
 from levelport_lab.bench.suites import SUITES, NothingToReportError, results, write_report
 from levelport_lab.choices import Tier
 from levelport_lab.cli.bench import bench_command
@@ -71,8 +71,8 @@ def test_safety_becomes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     network = equal_cost.GROUPS["confirmation"][-1]
     store = stored(
         tmp_path,
-        TwinsSpec("tanh", "momentum 0.02", 0),
-        TwinsSpec("tanh", "momentum 0.02", 1),
+        SafetySpec("tanh", "momentum 0.02", 0),
+        SafetySpec("tanh", "momentum 0.02", 1),
         EqualCostSpec(network, "SGD", budget=120.0),
         EqualCostSpec(network, OURS, budget=120.0),
     )

@@ -3,7 +3,7 @@
 * :class:`NoClimb` leaves it out: w + s in place of w + s + a v, a truncated Newton step.
 * :class:`RandomClimb` goes as far in a random direction.
 
-Neither is a teleport to the steepest wall; the difference to the real thing is what the wall is worth.
+Neither is a teleport to a larger gradient; the difference from the default is what the climb is worth.
 """
 
 from __future__ import annotations

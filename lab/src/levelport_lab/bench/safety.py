@@ -1,9 +1,9 @@
 """Does a teleport ever hurt a training run? Small networks, many seeds, with teleports and without, step by step.
 
-Every run is compared with its twin: the same network, data, optimizer and number of steps, but no teleports. Two
-figures per run: the largest loss relative to both its own best so far and the twin's loss at the same step (a *spike*
-is above both), and the last loss relative to the twin's last. :mod:`levelport_lab.bench.equal_cost` compares by
-evaluations instead of steps, on larger networks. Both are the suite ``levelport bench safety``.
+Every run is compared with the reference run: the same network, data, optimizer and number of steps without teleports.
+Two figures per run: the largest loss relative to both its own best so far and the reference loss at the same step (a
+*spike* is above both), and the last loss relative to the last reference loss. :mod:`levelport_lab.bench.equal_cost`
+compares by evaluations instead of steps, on larger networks. Both are the suite ``levelport bench safety``.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ OPTIMIZERS: dict[str, Callable[[list[Tensor]], torch.optim.Optimizer]] = {
 SCHEDULES: dict[str, Schedule | None] = {"every 20": Every(20, start=10), "default": None}
 STEPS = 100
 FRESH_SEEDS = range(100, 130)
-"""Fixed before anybody had run them."""
+"""Fixed before the first run with them."""
 SPIKE, END = 1.25, 1.05
 """What must not be exceeded."""
 
 
 @dataclass(frozen=True)
-class Twins:
-    """A run with teleports against its twin without."""
+class Comparison:
+    """A run with teleports compared with the same run without."""
 
     activation: str
     optimizer: str
@@ -52,7 +52,7 @@ class Twins:
 
     @property
     def safe(self) -> bool:
-        """Whether nothing happened that must not happen."""
+        """Whether all losses are finite and below the limits."""
         return self.finite and self.spike <= SPIKE and self.end <= END
 
 
@@ -91,8 +91,8 @@ def wrapper(schedule: str) -> Callable[[torch.optim.Optimizer], torch.optim.Opti
     return lambda inner: Teleported(inner) if chosen is None else Teleported(inner, chosen)
 
 
-def against_twin(activation: str, optimizer: str, schedule: str, seed: int, plain: list[float]) -> Twins:
-    """One run against its twin's losses."""
+def compared(activation: str, optimizer: str, schedule: str, seed: int, plain: list[float]) -> Comparison:
+    """Run with teleports and compare with the losses ``plain`` of the run without."""
     losses, stepper = train(activation, optimizer, seed, wrapper(schedule))
     assert isinstance(stepper, Teleported)
     finite = all(math.isfinite(loss) for loss in losses)
@@ -101,7 +101,7 @@ def against_twin(activation: str, optimizer: str, schedule: str, seed: int, plai
         best = min(best, mine)
         spike = max(spike, min(mine / best, mine / theirs) if finite else math.inf)
     teleporter = stepper.teleporter
-    return Twins(
+    return Comparison(
         activation,
         optimizer,
         schedule,
@@ -115,7 +115,7 @@ def against_twin(activation: str, optimizer: str, schedule: str, seed: int, plai
 
 
 @dataclass(frozen=True)
-class TwinsSpec(RunSpec):
+class SafetySpec(RunSpec):
     """One network, optimizer and seed; a run per schedule, whose number is the setting."""
 
     kind: ClassVar[str] = "safety"
@@ -131,9 +131,9 @@ class TwinsSpec(RunSpec):
         plain, _ = train(self.activation, self.optimizer, self.seed, lambda inner: inner)
         runs = []
         for number, schedule in enumerate(SCHEDULES):
-            twins = against_twin(self.activation, self.optimizer, schedule, self.seed, plain)
+            found = compared(self.activation, self.optimizer, schedule, self.seed, plain)
             names = ("finite", "spike", "end", "safe", "teleports", "undone")
-            facts = {name: float(getattr(twins, name)) for name in names}
+            facts = {name: float(getattr(found, name)) for name in names}
             runs.append(Run(setting=float(number), facts=facts, chosen=number == 0))
         return runs
 
@@ -152,4 +152,4 @@ def rows(results: Iterable[TaskResult]) -> pd.DataFrame:
 
 def specs(seeds: range = FRESH_SEEDS) -> list[RunSpec]:
     """All combinations."""
-    return [TwinsSpec(*each) for each in product(ACTIVATIONS, OPTIMIZERS, seeds)]
+    return [SafetySpec(*each) for each in product(ACTIVATIONS, OPTIMIZERS, seeds)]

@@ -32,7 +32,7 @@ from levelport_lab.bench.logistic_cases import GROUP as LOGISTIC
 from levelport_lab.bench.logistic_cases import ManyStartsSpec
 from levelport_lab.bench.races import ACCURACIES, RaceSpec, accuracy
 from levelport_lab.bench.report import Table, number, ratio
-from levelport_lab.bench.safety import TwinsSpec
+from levelport_lab.bench.safety import SafetySpec
 from levelport_lab.bench.solver_runs import CONTESTANTS, SolverSpec
 from levelport_lab.engine.spec import Run, RunSpec
 from levelport_lab.engine.store import TaskResult
@@ -241,7 +241,7 @@ def solver_tables(rows: pd.DataFrame) -> list[Table]:
 def safety_rows(results: Results) -> pd.DataFrame:
     """Return a row per training run, compared at equal steps, and per network and optimizer, compared at equal cost."""
     results = list(results)
-    steps = safety.rows(of_kind(results, TwinsSpec)).assign(**{"compared at": "equal steps"})
+    steps = safety.rows(of_kind(results, SafetySpec)).assign(**{"compared at": "equal steps"})
     cost = [
         {**_problem(each.spec["problem"]), "optimizer": each.spec["optimizer"], **each.best.facts}
         for each in of_kind(results, EqualCostSpec)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from levelport_lab.cli.speech import say, trouble_in_words, usage
+from levelport_lab.cli.messages import echo, errors_as_sentences, usage_errors
 
 
 def bench_command(
@@ -45,33 +45,33 @@ def bench_command(
     from levelport_lab.engine.runner import Plan, run_plan
     from levelport_lab.engine.store import Store
 
-    with usage("SUITE"):
+    with usage_errors("SUITE"):
         chosen = {name: suite_named(name) for name in suites or SUITES}
     unsplit = [name for name in suites or () if not SUITES[name].seeded]
     if seed and unsplit:
         raise typer.BadParameter(f"{', '.join(unsplit)} has no other splits.", param_hint="--seed")
     failures: list[str] = []
-    with trouble_in_words(resumes=True):
+    with errors_as_sentences(resumes=True):
         store = Store(out, make=run)
         for name, suite in chosen.items():
             plan = Plan.of(suite.specs(tier, seed if suite.seeded else 0), store)
             if run:
                 for sentence in plan.sentences(1):
-                    say(f"{name}: {sentence}")
+                    echo(f"{name}: {sentence}")
                 failures += run_plan(plan, store, Backend(jobs=1), ConsoleProgress(Console(), name)).failures
             elif plan.todo:
-                say(f"{name}: {len(plan.specs) - len(plan.todo)} of {len(plan.specs)} tasks have been run.")
+                echo(f"{name}: {len(plan.specs) - len(plan.todo)} of {len(plan.specs)} tasks have been run.")
     for failure in failures:
-        say(f"failed: {failure}", "red", error=True)
-    with trouble_in_words(resumes=True):
+        echo(f"failed: {failure}", "red", error=True)
+    with errors_as_sentences(resumes=True):
         for name, suite in chosen.items():
             if not (suites or run) and suite.rows(store.look().results.values()).empty:
                 continue  # nothing was asked of this suite in particular
             rows = results(name, store)
             for table in suite.tables(rows):
-                say(f"\n{table.text()}")
-            say(f"\nCosts are gradient equivalents. What it means: docs/results/{suite.page}.md")
+                echo(f"\n{table.text()}")
+            echo(f"\nCosts are gradient equivalents. What it means: docs/results/{suite.page}.md")
             for path in write_report(name, rows, report) if report is not None else ():
-                say(f"written: {path}")
+                echo(f"written: {path}")
     if failures:
         raise typer.Exit(1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from levelport_lab.cli.speech import say, trouble_in_words, usage
+from levelport_lab.cli.messages import echo, errors_as_sentences, usage_errors
 
 if TYPE_CHECKING:
     from levelport_lab.problems.datasets import DataInfo
@@ -38,7 +38,7 @@ def list_data(
     if missing:
         typer.echo(f"{missing} not here: 'levelport data fetch' gets them.")
     for complaint in complaints:
-        say(complaint, "red", error=True)
+        echo(complaint, "red", error=True)
     if complaints:
         raise typer.Exit(1)
 
@@ -71,12 +71,12 @@ def fetch_data(
     from levelport_lab.problems import storage
     from levelport_lab.problems.fetching import check_origin, fetch
 
-    with usage():
+    with usage_errors():
         wanted = _expand(names or ["uci", "mnist"])
         check_origin(source, mirror)
     failed = False
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with trouble_in_words(resumes=True), Progress(*columns, console=Console(), transient=True) as bars:
+    with errors_as_sentences(resumes=True), Progress(*columns, console=Console(), transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
         def show(file: str, done: int, total: int) -> None:
@@ -87,13 +87,13 @@ def fetch_data(
         for name in wanted:
             state = storage.locate(name).state
             if state not in (storage.State.MISSING, storage.State.DAMAGED):
-                say(f"{name}: {state.value} already")
+                echo(f"{name}: {state.value} already")
                 continue
             try:
                 for path in fetch(name, source=source, mirror=mirror, on_piece=show):
-                    say(f"{name}: {path}")
+                    echo(f"{name}: {path}")
             except storage.DataError as error:
-                say(str(error), "red", error=True)
+                echo(str(error), "red", error=True)
                 failed = True
     if failed:
         raise typer.Exit(1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from levelport_lab.cli.speech import say, trouble_in_words
+from levelport_lab.cli.messages import echo, errors_as_sentences
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,12 +38,12 @@ def demo(
         "interval: how far a quantity can move": _intervals,
         "Teleported: teleports in training": _train,
     }
-    with trouble_in_words():
+    with errors_as_sentences():
         for number, (title, part) in enumerate(parts.items(), 1):
             console.rule(f"{number}  {title}", align="left")
             part(console, out)
-            say("")
-    say(f"Done in {time.perf_counter() - began:.0f} s. What to read next: docs/guides/getting-started.md")
+            echo("")
+    echo(f"Done in {time.perf_counter() - began:.0f} s. What to read next: docs/guides/getting-started.md")
 
 
 def _teleport(console: Console, out: Path) -> None:
@@ -59,12 +59,12 @@ def _teleport(console: Console, out: Path) -> None:
     result = teleport(booth, torch.tensor(booth.start, dtype=torch.float64), callback=trails)
     (picture,) = save(teleport_picture(booth, booth.start, trails, result), out / "teleport.png")
     landed = result.x - torch.func.grad(booth)(result.x) / result.curvature
-    say(
+    echo(
         f"Booth's function: at the same value {result.value_start:g} the gradient grows from "
         f"{result.gradient_norm_start:.1f} to {result.gradient_norm:.1f}, for {result.cost.gradient_equivalents:g} "
         "gradient evaluations' worth of work."
     )
-    say(f"One gradient step from there ends at f = {float(booth(landed)):.0e}; the minimum is 0. Picture: {picture}")
+    echo(f"One gradient step from there ends at f = {float(booth(landed)):.0e}; the minimum is 0. Picture: {picture}")
 
 
 def _minimize(console: Console, out: Path) -> None:
@@ -75,7 +75,7 @@ def _minimize(console: Console, out: Path) -> None:
     from levelport_lab.bench.races import accuracy
 
     costs = cost_table.cost_table(competitors=(OURS, LBFGS, NEWTON_CG), max_cost=3000.0)
-    say(
+    echo(
         "Badly conditioned logistic regression, 569 samples of 30 features: work until the error falls to 1e-4 and "
         "less, in gradient evaluations (a value counts ½, a Hessian-vector product 2)."
     )
@@ -94,12 +94,12 @@ def _intervals(console: Console, out: Path) -> None:
     result = probabilities()
     (picture,) = save(forest(result), out / "intervals.png")
     cold = result.rows()[0]
-    say(
+    echo(
         f"O-ring damage at 31 °F, from 23 flights: 95 % likelihood interval [{cold['lower']:.2f}, "
         f"{cold['upper']:.2f}]; the Wald interval [{cold['wald_lower']:.3f}, {cold['wald_upper']:.3f}] is far too sure."
     )
     ends = sum(end.success for pair in result.ends for end in pair)
-    say(
+    echo(
         f"{ends} of {2 * len(result.ends)} ends are certified, for "
         f"{result.cost.gradient_equivalents:g} gradient evaluations in all. Picture: {picture}"
     )
@@ -121,8 +121,8 @@ def _train(console: Console, out: Path) -> None:
     axes.legend()
     (picture,) = save(figure, out / "training.png")
     (alone, _), (teleported, made) = ends.values()
-    say(f"A network trained by SGD: loss {alone:.2f} alone, {teleported:.2f} with {made} teleports, at the same cost.")
-    say(f"With a tuned step size, momentum or Adam the gain is gone; see docs/what-it-buys.md. Picture: {picture}")
+    echo(f"A network trained by SGD: loss {alone:.2f} alone, {teleported:.2f} with {made} teleports, at the same cost.")
+    echo(f"With a tuned step size, momentum or Adam the gain is gone; see docs/what-it-buys.md. Picture: {picture}")
 
 
 def training_run(*, teleports: bool, budget: float = 300.0) -> tuple[list[float], list[float], int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from levelport_lab.cli.speech import say, trouble_in_words, usage
+from levelport_lab.cli.messages import echo, errors_as_sentences, usage_errors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,14 +47,14 @@ def interval_command(
     if plot is not None:
         from levelport_lab.pictures import picture_format
 
-        with usage("--plot"):
+        with usage_errors("--plot"):
             picture_format(plot)
-    with trouble_in_words():
-        with usage("NAME"):
+    with errors_as_sentences():
+        with usage_errors("NAME"):
             named, likelihood, start = _likelihood(name, seed)
-        with usage("--quantity"):
+        with usage_errors("--quantity"):
             names, h = _quantity(named, quantity)
-        with usage(), _progress(2 * len(names), silent=as_json) as callback:
+        with usage_errors(), _progress(2 * len(names), silent=as_json) as callback:
             result = interval(
                 likelihood, start, h, rise=rise, confidence=confidence, refine=True, names=names, max_cost=max_cost,
                 callback=callback,
@@ -62,13 +62,13 @@ def interval_command(
         if as_json:
             typer.echo(json.dumps(_summary(named, result), indent=2))
         else:
-            say(f"{named.name}: n × mean loss of the {len(named.train)} training samples, penalty 0")
-            say(str(result))
+            echo(f"{named.name}: n × mean loss of the {len(named.train)} training samples, penalty 0")
+            echo(str(result))
         if plot is not None:
             from levelport_lab.pictures import save
 
             save(_forest(result, named.name), plot)
-            say(f"written: {plot}", error=as_json)
+            echo(f"written: {plot}", error=as_json)
 
 
 def _likelihood(name: str, seed: int) -> tuple[Problem, Callable[[Tensor], Tensor], Tensor]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from levelport_lab.cli.speech import say, trouble_in_words
+from levelport_lab.cli.messages import echo, errors_as_sentences
 
 
 def play(
@@ -26,7 +26,7 @@ def play(
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != "bokeh":
             raise
-        say("levelport play needs the package 'bokeh'. Install it with: pip install 'levelport-lab[play]'", error=True)
+        echo("levelport play needs the package 'bokeh'. Install it with: pip install 'levelport-lab[play]'", error=True)
         raise typer.Exit(2) from error
     try:
         server = serve(port)
@@ -36,16 +36,16 @@ def play(
             param_hint="--port",
         ) from error
     url = f"http://localhost:{server.port}/"
-    say(f"levelport play: {url} (Ctrl-C ends it)")
+    echo(f"levelport play: {url} (Ctrl-C ends it)")
     server.start()
     if not no_browser:
         server.io_loop.add_callback(typer.launch, url)
     # Ctrl-C, and the end of a service; a shell script starts its background jobs deaf to the former.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with trouble_in_words():
+    with errors_as_sentences():
         try:
             server.io_loop.start()
         except KeyboardInterrupt:
-            say("The page is closed.")
+            echo("The page is closed.")
         finally:
             server.stop()

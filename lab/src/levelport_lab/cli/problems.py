@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from levelport_lab.cli.speech import say, trouble_in_words, usage
+from levelport_lab.cli.messages import echo, errors_as_sentences, usage_errors
 
 app = typer.Typer(help="Named problems and what is known of their optima.", no_args_is_help=True)
 
@@ -45,7 +45,7 @@ def show_optimum(
     from levelport_lab.problems.registry import REGULARISATION, problem
     from levelport_lab.problems.storage import DataError
 
-    with usage():
+    with usage_errors():
         wanted = [
             problem(name, reg=strength, seed=seed)
             for name in names or [f"logreg/{data}" for data in UCI]
@@ -53,7 +53,7 @@ def show_optimum(
         ]
     typer.echo(f"{'problem':36} {'reg':>6}  {'optimum':20} {'proven to':9} attained  how")
     begun, certified, failures = time.perf_counter(), [], []
-    with trouble_in_words(resumes=not refresh):
+    with errors_as_sentences(resumes=not refresh):
         for one in wanted:
             try:
                 found = one.optimum(refresh=refresh)
@@ -66,7 +66,7 @@ def show_optimum(
     took = time.perf_counter() - begun
     typer.echo(f"{len(certified)} optima, {sum(certified)} certified to 1e-12 relative, {took:.1f} s.")
     for failure in failures:
-        say(failure, "red", error=True)
+        echo(failure, "red", error=True)
     if failures:
         raise typer.Exit(1)
 
@@ -88,13 +88,13 @@ def improve_best_known(
 
     for name in names:
         for strength in reg or REGULARISATION:
-            with trouble_in_words(), usage():
+            with errors_as_sentences(), usage_errors():
                 one = problem(name, reg=strength, seed=seed)
                 if one.convex:
                     raise ValueError(f"{name} is convex: 'levelport problems optimum {name}' solves it for certain.")
             known = lookup(name, strength, seed)
             before = "none" if known is None else f"{known.value:.12g}"
-            with trouble_in_words():
+            with errors_as_sentences():
                 x, found = improve(one, starts=starts, iterations=iterations)
                 entered = "written down" if offer(one, x, found.how, table=table) else "no better"
-            say(f"{one}: {found.value:.12g} (known: {before}), {entered}")
+            echo(f"{one}: {found.value:.12g} (known: {before}), {entered}")

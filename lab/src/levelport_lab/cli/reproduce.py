@@ -11,7 +11,7 @@ import typer
 
 from levelport import checks
 from levelport_lab.choices import BackendName, HalfName, Protocol, Reference, SolverName, Tier
-from levelport_lab.cli.speech import say, trouble_in_words, usage
+from levelport_lab.cli.messages import echo, errors_as_sentences, usage_errors
 
 if TYPE_CHECKING:
     from levelport_lab.claims import Claim
@@ -69,22 +69,22 @@ def reproduce_command(
         _import(figures[1:], out)
         return
     figures = figures[1:] or ["all"] if exporting or listing else figures
-    with usage("FIGURES"):
+    with usage_errors("FIGURES"):
         studies = [study_named(name) for name in figures if name != "all"]
     studies = list(STUDIES.values()) if "all" in figures else studies
-    with usage("--set"):
+    with usage_errors("--set"):
         for name in sets or []:
             if data_info(name).targets is Targets.CLASSES:
                 raise ValueError(f"{name} has more than two classes; the figures that take --set need two.")
-    with usage("--reg"):
+    with usage_errors("--reg"):
         for strength in reg or []:
             checks.number("reg", strength, at_least=0.0, at_most=1e300)
             if strength not in REGULARISATION:
                 known = ", ".join(f"{penalty:g}" for penalty in REGULARISATION)
                 raise ValueError(f"{strength:g} is none of the paper's penalties, which are {known}.")
-    with usage():
+    with usage_errors():
         where = Backend(backend, jobs or default_jobs(), address)
-    with usage("--reference"):
+    with usage_errors("--reference"):
         setup = Setup(
             tier=tier,
             solvers=get_args(SolverName) if solver == "both" else (solver,),
@@ -101,7 +101,7 @@ def reproduce_command(
         return
     for study in () if "all" in figures else studies:
         _say_what_is_ignored(study, setup)
-        with usage("--set"):
+        with usage_errors("--set"):
             _check_sets(study, heeded(study, setup)[0])
     if exporting:
         _export(studies, setup, out, to or Path("results.zip"))
@@ -111,17 +111,17 @@ def reproduce_command(
         _require_data(plans, out)
     failures, idle = 0, 0
     for study, heeds in plans:
-        say(f"\n{study.name}  {study.title}", "bold")
-        with trouble_in_words(resumes=True):
+        echo(f"\n{study.name}  {study.title}", "bold")
+        with errors_as_sentences(resumes=True):
             if heeds.sets and not study.specs(heeds) and study.specs(replace(heeds, sets=())):
-                say(f"None of the data sets asked for is part of this figure at the {heeds.tier} tier.")
+                echo(f"None of the data sets asked for is part of this figure at the {heeds.tier} tier.")
                 idle += "all" not in figures and not claims
             elif claims:
                 _claims_of_stored(study, heeds, out)
             else:
                 failures += _reproduce_one(study, heeds, out, where)
     if failures:
-        say(f"{failures} task(s) failed; the same command runs them again.", "red", error=True)
+        echo(f"{failures} task(s) failed; the same command runs them again.", "red", error=True)
     if failures or idle:
         raise typer.Exit(1)
 
@@ -134,14 +134,14 @@ def report_command(
 ) -> None:
     """Write one self-contained HTML page about everything that has been reproduced, or its claims as a table."""
     target = to if to is not None else out / "report.html"
-    with usage("--to"):
+    with usage_errors("--to"):
         if target.suffix not in (".html", ".md"):
             raise ValueError(f"reports end in .html, tables of claims in .md, and {target.name!r} in neither.")
     from levelport_lab.report import write_report
 
-    with trouble_in_words():
+    with errors_as_sentences():
         write_report(out, target)
-    say(f"{target} ({target.stat().st_size / 1e6:.1f} MB)")
+    echo(f"{target} ({target.stat().st_size / 1e6:.1f} MB)")
 
 
 def _reproduce_one(study: Study, setup: Setup, out: Path, backend: Backend) -> int:
@@ -152,13 +152,13 @@ def _reproduce_one(study: Study, setup: Setup, out: Path, backend: Backend) -> i
     from levelport_lab.engine.runner import in_words
     from levelport_lab.paper.reproduction import figure_directory, reproduce
 
-    done = reproduce(study, setup, out, backend, say=say, progress=ConsoleProgress(Console(), study.name))
+    done = reproduce(study, setup, out, backend, echo=echo, progress=ConsoleProgress(Console(), study.name))
     for failure in done.sweep.failures[:5]:
-        say(f"failed: {failure}", "red")
+        echo(f"failed: {failure}", "red")
     _print_claims(done.claims)
     directory = figure_directory(out, setup.tier, study.name, setup.protocol, setup.reference)
     took = in_words(done.sweep.seconds) if done.sweep.computed else "nothing to compute"
-    say(f"{len(done.pictures)} pictures and table.csv in {directory} ({took})")
+    echo(f"{len(done.pictures)} pictures and table.csv in {directory} ({took})")
     return len(done.sweep.failures)
 
 
@@ -179,7 +179,7 @@ def _require_data(plans: Sequence[tuple[Study, Setup]], out: Path) -> None:
     from levelport_lab.engine.store import Store
     from levelport_lab.paper.reproduction import require_data
 
-    with trouble_in_words():
+    with errors_as_sentences():
         require_data([spec for study, setup in plans for spec in study.specs(setup)], Store(out, make=False))
 
 
@@ -195,7 +195,7 @@ def _say_what_is_ignored(study: Study, setup: Setup) -> None:
     ):
         if options:
             words = " and ".join(filter(None, (", ".join(options[:-1]), options[-1])))
-            say(f"{words} {'has' if len(options) == 1 else 'have'} no effect on {where}.", "yellow", error=True)
+            echo(f"{words} {'has' if len(options) == 1 else 'have'} no effect on {where}.", "yellow", error=True)
 
 
 def _export(studies: Sequence[Study], setup: Setup, out: Path, to: Path) -> None:
@@ -204,11 +204,11 @@ def _export(studies: Sequence[Study], setup: Setup, out: Path, to: Path) -> None
     from levelport_lab.engine.store import Store
 
     wanted = {spec.key for study in studies for spec in study.specs(setup)}
-    with trouble_in_words():
+    with errors_as_sentences():
         found = export_results(Store(out, make=False), wanted, to)
     for sentence in found.sentences():
-        say(sentence)
-    say(f"{to}: {len(found.done)} of {len(wanted)} tasks ({to.stat().st_size / 1e6:.1f} MB)")
+        echo(sentence)
+    echo(f"{to}: {len(found.done)} of {len(wanted)} tasks ({to.stat().st_size / 1e6:.1f} MB)")
 
 
 def _import(archives: Sequence[str], out: Path) -> None:
@@ -216,15 +216,15 @@ def _import(archives: Sequence[str], out: Path) -> None:
     from levelport_lab.engine.archive import import_results
     from levelport_lab.engine.store import Store
 
-    with usage("FIGURES"):
+    with usage_errors("FIGURES"):
         if not archives:
             raise ValueError("import needs a file that 'levelport reproduce export' wrote.")
     for archive in archives:
-        with trouble_in_words():
+        with errors_as_sentences():
             came = import_results(Store(out), Path(archive))
-        say(f"{archive}: {came.new} new tasks, {came.known} already there")
+        echo(f"{archive}: {came.new} new tasks, {came.known} already there")
         for reason in came.damaged:
-            say(f"damaged, left out: {reason}", "red")
+            echo(f"damaged, left out: {reason}", "red")
 
 
 def _claims_of_stored(study: Study, setup: Setup, out: Path) -> None:
@@ -234,7 +234,7 @@ def _claims_of_stored(study: Study, setup: Setup, out: Path) -> None:
 
     found = stored_results(study, setup, Store(out, make=False))
     for sentence in found.sentences():
-        say(sentence)
+        echo(sentence)
     _print_claims(checked_claims(study, setup, Results(found.results)))
 
 
@@ -246,8 +246,8 @@ def _print_claims(claims: Sequence[Claim]) -> None:
     for claim in claims:
         solver = f" ({SOLVER_TITLES[claim.solver]})" if claim.solver else ""
         # The smoke tier and failed tasks leave a claim open; others are open because their runs are not there.
-        say(f"{claim.outcome}: {claim.statement}{solver}", colours[claim.holds])
-        say(f"    {NOT_THERE if claim.missing else claim.measured}", "dim")
+        echo(f"{claim.outcome}: {claim.statement}{solver}", colours[claim.holds])
+        echo(f"    {NOT_THERE if claim.missing else claim.measured}", "dim")
 
 
 def _list_studies(studies: Sequence[Study], setup: Setup) -> None:
@@ -257,6 +257,6 @@ def _list_studies(studies: Sequence[Study], setup: Setup) -> None:
     for study in studies:
         quick, full = (study.specs(replace(setup, tier=tier)) for tier in ("quick", "full"))
         rough = in_words(sum(spec.rough_seconds for spec in {spec.key: spec for spec in full}.values()))
-        say(f"{study.name:6} {study.title}")
-        say(f"       quick / full: {len(quick)} / {len(full)} tasks, full roughly {rough} of one core", "dim")
-    say("Run one with: levelport reproduce fig8 --tier quick")
+        echo(f"{study.name:6} {study.title}")
+        echo(f"       quick / full: {len(quick)} / {len(full)} tasks, full roughly {rough} of one core", "dim")
+    echo("Run one with: levelport reproduce fig8 --tier quick")

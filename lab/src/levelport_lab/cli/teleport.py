@@ -11,7 +11,7 @@ import typer
 
 from levelport import checks
 from levelport.solvers import solver_named
-from levelport_lab.cli.speech import say, trouble_in_words, usage
+from levelport_lab.cli.messages import echo, errors_as_sentences, usage_errors
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,23 +59,23 @@ def teleport_function(
     from levelport_lab.level_sets import Trails
     from levelport_lab.problems.functions import function_named
 
-    with usage("FUNCTION"):
+    with usage_errors("FUNCTION"):
         known = function_named(function)
-    with usage("--solver"):
+    with usage_errors("--solver"):
         method = any_solver(solver)
     if plot is not None:
         from levelport_lab.pictures import picture_format
 
-        with usage("--plot"):
+        with usage_errors("--plot"):
             picture_format(plot)
     coordinates = list(known.start) if start is None else _numbers(start)
     _check_dimension(known, coordinates, plot)
     trails = Trails()
     x = torch.tensor(coordinates, dtype=torch.float64)
     if radius is not None:
-        with usage("--radius"):
+        with usage_errors("--radius"):
             checks.number("radius", radius, above=0.0, why="it is a distance; leave the option out to have it derived")
-    with usage():
+    with usage_errors():
         result = teleport(
             known,
             x,
@@ -87,14 +87,14 @@ def teleport_function(
         raise typer.BadParameter(f"{result.message}.", param_hint="--start")
     assert isinstance(result.x, torch.Tensor)  # as x is one
     Console().print(certificate_table(result, f"{known.name} with {solver}"))
-    say(f"from {_text(coordinates)} to {_text(result.x.tolist())}")
+    echo(f"from {_text(coordinates)} to {_text(result.x.tolist())}")
     if plot is not None:
         _draw(known, coordinates, trails, result, plot)
 
 
 def _numbers(text: str) -> list[float]:
     """The coordinates that ``text`` lists."""
-    with usage("--start"):
+    with usage_errors("--start"):
         try:
             numbers = [float(part) for part in text.split(",")]
         except ValueError as error:
@@ -127,9 +127,9 @@ def _draw(function: TestFunction, start: list[float], trails: Trails, result: Te
     from levelport_lab.pictures import save
 
     missing = not path.parent.exists()
-    with trouble_in_words():
+    with errors_as_sentences():
         save(teleport_picture(function, start, trails, result), path)
-    say(f"picture: {path}" + (f" (the directory {path.parent} was not there and has been made)" if missing else ""))
+    echo(f"picture: {path}" + (f" (the directory {path.parent} was not there and has been made)" if missing else ""))
 
 
 def _text(coordinates: list[float]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from levelport_lab.cli.speech import trouble_in_words, usage
+from levelport_lab.cli.messages import errors_as_sentences, usage_errors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,9 +45,9 @@ def theory_command(
     if path is not None:
         from levelport_lab.pictures import picture_format
 
-        with usage("--to"):
+        with usage_errors("--to"):
             picture_format(path)
-    with trouble_in_words(), usage():
+    with errors_as_sentences(), usage_errors():
         objective, start = _named(name, reg, seed)
         start = warm_start(objective, start, warmup)
         found = audit(objective, start, iterations, schedule=schedule(every, iterations, start=1))
@@ -58,7 +58,7 @@ def theory_command(
     if path is not None:
         from levelport_lab.theory_pictures import save_audit
 
-        with trouble_in_words():
+        with errors_as_sentences():
             save_audit(found, path, f"{name}, after {warmup} gradient steps" if warmup else name)
         typer.echo(f"Drawn into {path}.")
     if broken := found.violations():
@@ -77,7 +77,7 @@ def diagnose_command(
     from levelport_lab.theory.diagnosis import diagnose
     from levelport_lab.theory.promises import warm_start
 
-    with trouble_in_words(), usage():
+    with errors_as_sentences(), usage_errors():
         objective, start = _named(name, reg, seed)
         diagnosis = diagnose(objective, warm_start(objective, start, warmup), max_hvps=max_hvps, seed=seed)
     for sentence in diagnosis.sentences():

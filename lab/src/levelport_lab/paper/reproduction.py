@@ -81,17 +81,17 @@ def reproduce(
     out: Path,
     backend: Backend,
     *,
-    say: Callable[[str], None] = lambda line: None,
+    echo: Callable[[str], None] = lambda line: None,
     progress: Progress | None = None,
 ) -> Reproduced:
     """Run what is missing of ``study`` and write its files."""
     store = Store(out)
     if study.timed and (backend.jobs > 1 or backend.name != "loky"):
-        say("This figure measures time: its runs go one after the other on this machine.")
+        echo("This figure measures time: its runs go one after the other on this machine.")
         backend = Backend()
     plan = Plan.of(study.specs(setup), store)
     for sentence in plan.sentences(backend.jobs):
-        say(sentence)
+        echo(sentence)
     sweep = run_plan(plan, store, backend, progress)
     results = Results(sweep.results)
     directory = figure_directory(out, setup.tier, study.name, setup.protocol, setup.reference)

@@ -1,4 +1,4 @@
-"""How commands speak: plain text, never taken for markup; trouble is a sentence and an exit code."""
+"""Output of the commands: plain text without markup; errors become a sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import typer
 
 
-def say(text: str, style: str | None = None, *, error: bool = False) -> None:
+def echo(text: str, style: str | None = None, *, error: bool = False) -> None:
     """Print a line as it is: brackets in a path are brackets, and nothing is broken in the middle of a name."""
     from rich.console import Console
 
@@ -16,7 +16,7 @@ def say(text: str, style: str | None = None, *, error: bool = False) -> None:
 
 
 @contextmanager
-def usage(parameter: str | None = None) -> Iterator[None]:
+def usage_errors(parameter: str | None = None) -> Iterator[None]:
     """Turn a ValueError into a usage error (exit code 2), named after ``parameter`` if it does not say so itself."""
     try:
         yield
@@ -25,8 +25,8 @@ def usage(parameter: str | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def trouble_in_words(*, resumes: bool = False) -> Iterator[None]:
-    """Trouble with files, arguments or processes ends in a sentence and exit code 1, an interruption in 130.
+def errors_as_sentences(*, resumes: bool = False) -> Iterator[None]:
+    """Turn errors of files, arguments and processes into a sentence and exit code 1, an interruption into 130.
 
     ``resumes`` says that the same command goes on from what it had finished.
     """
@@ -34,12 +34,12 @@ def trouble_in_words(*, resumes: bool = False) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         kept = " What was finished is kept; the same command goes on from there." if resumes else ""
-        say(f"Interrupted.{kept}", error=True)
+        echo(f"Interrupted.{kept}", error=True)
         raise typer.Exit(130) from None
     except Exception as error:
         if not isinstance(error, _troubles()):
             raise
-        say(_sentence(error, resumes), "red", error=True)
+        echo(_sentence(error, resumes), "red", error=True)
         raise typer.Exit(1) from error
 
 

@@ -123,10 +123,10 @@ def main(path: Path, groups: list[str]) -> None:
         writer = csv.DictWriter(lines, COLUMNS)
         if not done:
             writer.writeheader()
-        for group in groups:
-            for task in tasks(group):
+        for main_arms in (True, False):  # first those that matter most
+            for task in (task for group in groups for task in tasks(group)):
                 for arm in task.arms:
-                    if (task.half, task.name, arm) not in done:
+                    if (arm in MAIN) == main_arms and (task.half, task.name, arm) not in done:
                         writer.writerow(run(task, arm))
                         lines.flush()
 

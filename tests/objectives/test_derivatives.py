@@ -180,8 +180,8 @@ class TestNumpyCallables:
         objective = NumpyObjective(fun, jac, hessp, dimension=2, args=(2.0,))
         point = objective.at(torch.tensor([1.0, 2.0], dtype=torch.float64))
         assert point.value == 34.0
-        assert point.gradient.tolist() == [8.0, 64.0]
-        assert point.hvp(torch.ones(2, dtype=torch.float64)).tolist() == [24.0, 96.0]
+        assert point.gradient.tolist() == pytest.approx([8.0, 64.0], rel=1e-14)
+        assert point.hvp(torch.ones(2, dtype=torch.float64)).tolist() == pytest.approx([24.0, 96.0], rel=1e-14)
         assert calls == {"fun": 1, "jac": 1, "hessp": 1}
         cost = objective.cost
         assert (cost.values, cost.gradients, cost.hvps) == (0, 1, 1)

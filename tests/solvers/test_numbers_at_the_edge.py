@@ -152,12 +152,14 @@ def test_noise_is_noticed_in_any_precision(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("method", ["lbfgs", "newton-cg"])
-@pytest.mark.parametrize(("dtype", "scale"), [(torch.float16, 50.0), (torch.float32, 1e21)], ids=str)
-def test_slopes_beyond_the_range_of_the_dtype(method: str, dtype: torch.dtype, scale: float) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "scale", "near"), [(torch.float16, 50.0, 1e-3), (torch.float32, 1e21, 1e-5)], ids=str
+)
+def test_slopes_beyond_the_range_of_the_dtype(method: str, dtype: torch.dtype, scale: float, near: float) -> None:
     """‖∇f‖² is no number of the dtype, and f has a minimum all the same."""
     start = torch.tensor([3.0, 2.0], dtype=dtype)
     result = minimize(lambda x: scale * x.square().sum(), start, method, schedule=Never(), gtol=1e-8)
-    assert float(result.x.abs().max()) <= 1e-5
+    assert float(result.x.abs().max()) <= near
 
 
 @pytest.mark.parametrize("scale", [1e-16, 1e16])

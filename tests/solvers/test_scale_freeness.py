@@ -41,6 +41,7 @@ def in_other_units(fun: Function, start: Tensor, c: float, s: float, **options: 
     return teleport(lambda z: c * fun(s * z), start / s, Auto(max_hvps=25), **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("exponents", [(20, 0), (-20, 0), (0, 20), (0, -20), (20, 20), (-20, 20), (-60, 40)])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_powers_of_two_change_nothing(name: str, exponents: tuple[int, int]) -> None:

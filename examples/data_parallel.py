@@ -46,7 +46,7 @@ def main() -> None:
         if iteration % 10 == 9:
             result = optimizer.teleport(lambda: loss_of(model))  # the plain module
             if rank == 0:
-                print(f"step {iteration}: f = {result.value:.6f}, gradient norm x {result.gain:.2f}", flush=True)
+                print(f"step {iteration}: f = {result.value_after:.6f}, gradient norm x {result.gain:.2f}", flush=True)
 
     mine = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
     theirs = mine.clone()

@@ -30,8 +30,8 @@ def train(schedule: Schedule) -> tuple[float, float, float]:
     optimizer.register_teleport_hook(lambda result: bills.append(result.cost.gradient_equivalents))
     optimizer.register_teleport_hook(
         lambda result: print(
-            f"step {optimizer.iteration - 1}: gradient norm {result.gradient_norm_start:.3f} -> "
-            f"{result.gradient_norm:.3f}"
+            f"step {optimizer.iteration - 1}: gradient norm {result.teleport.gradient_norm_start:.3f} -> "
+            f"{result.teleport.gradient_norm:.3f}"
         )
     )
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=STEPS)

@@ -52,7 +52,8 @@ def main() -> Figure:
             assert result is not None
             spent = result.cost.gradient_equivalents
             print(
-                f"{arm}: f changes by {result.value - result.value_start:.0e}, ‖∇f‖ × {result.gain:.2f}, for {spent:g}"
+                f"{arm}: f changes by {result.value_after - result.value_start:.0e}, "
+                f"‖∇f‖ × {result.gain:.2f}, for {spent:g}"
             )
         while spent < BUDGET:
             optimizer.zero_grad()

@@ -35,7 +35,7 @@ def main() -> None:
             if index % 2 == 0:  # before the first of two batches that make a step
                 result = teleporter.maybe(functools.partial(loss, inputs, targets))
                 if result is not None:
-                    print(f"loss {result.value:.4f}, gradient x {result.gain:.2f}")
+                    print(f"loss {result.value_after:.4f}, gradient x {result.gain:.2f}")
             with accelerator.accumulate(model):
                 accelerator.backward(loss(inputs, targets))
                 optimizer.step()

@@ -24,7 +24,7 @@ def main() -> None:
     for step in range(30):
         result = teleporter.maybe(lambda: nn.functional.mse_loss(model.module(x), y))
         if result is not None:
-            print(f"step {step}: loss {result.value:.4f}, gradient x {result.gain:.2f}")
+            print(f"step {step}: loss {result.value_after:.4f}, gradient x {result.gain:.2f}")
         optimizer.zero_grad()
         fabric.backward(nn.functional.mse_loss(model(x), y))
         optimizer.step()

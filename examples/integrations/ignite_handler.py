@@ -28,7 +28,7 @@ def main() -> None:
         lambda batch: nn.functional.mse_loss(net(batch[0]), batch[1]),
         Every(8),
         solver=Krylov(max_hvps=10),
-        on_teleport=lambda r: print(f"loss {r.value:.4f}, gradient x {r.gain:.2f}"),
+        on_teleport=lambda r: print(f"loss {r.value_after:.4f}, gradient x {r.gain:.2f}"),
     )
     trainer.run(loader, max_epochs=3)
 

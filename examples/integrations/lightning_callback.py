@@ -37,7 +37,7 @@ def main() -> None:
     teleports = TeleportCallback(
         Every(8),
         solver=Krylov(max_hvps=10),
-        on_teleport=lambda r: print(f"loss {r.value:.4f}, gradient x {r.gain:.2f}"),
+        on_teleport=lambda r: print(f"loss {r.value_after:.4f}, gradient x {r.gain:.2f}"),
     )
     trainer = pl.Trainer(
         max_epochs=3,

@@ -31,7 +31,7 @@ def main() -> None:
         callbacks=[
             Teleports(
                 Every(8),
-                lambda r: print(f"loss {r.value:.4f}, gradient x {r.gain:.2f}"),
+                lambda r: print(f"loss {r.value_after:.4f}, gradient x {r.gain:.2f}"),
                 {"solver": Krylov(max_hvps=10)},
             )
         ],

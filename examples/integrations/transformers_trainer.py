@@ -27,7 +27,7 @@ def main() -> None:
         Every(8),
         batches,
         solver=Krylov(max_hvps=10),
-        on_teleport=lambda r: print(f"loss {r.value:.4f}, gradient x {r.gain:.2f}"),
+        on_teleport=lambda r: print(f"loss {r.value_after:.4f}, gradient x {r.gain:.2f}"),
     )
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(

@@ -102,7 +102,7 @@ def test_the_callback_teleports_and_a_teleport_is_no_step(options: dict[str, Any
     assert callback.teleporter is not None
     assert callback.teleporter.iteration == steps
     assert 1 <= len(found) <= len(range(1, steps, 3))  # a move that was undone is not tried again at once
-    assert all(result.violation == 0.0 and result.gain >= 1.0 for result in found)
+    assert all(result.teleport.violation == 0.0 and result.gain >= 1.0 for result in found)
     assert any(result.gain > 1.0 for result in found)
     assert int(module.net[1].num_batches_tracked) == BATCHES  # trial points leave no trace
 
@@ -168,7 +168,7 @@ def test_symmetries_move_inside_the_callback(tmp_path: Path) -> None:
     trainer = fit(module, TeleportCallback(Every(3, start=1), **how), path=tmp_path)
     assert trainer.global_step == BATCHES
     assert 1 <= len(found) <= 3
-    assert all(result.value == result.value_start and result.gain > 1.0 for result in found)
+    assert all(result.teleport.value == result.value_start and result.gain > 1.0 for result in found)
 
 
 def test_metrics_in_the_module_are_not_updated_behind_its_back(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_a_guard_that_stops_a_trial_point_does_not_stop_the_teleport(tmp_path: P
     assert module.guarded > 0
     (result,) = found
     assert result.gain > 1.0
-    assert result.value <= result.value_start
+    assert result.teleport.value <= result.value_start
 
 
 class Counting(Module):

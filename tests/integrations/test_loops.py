@@ -214,7 +214,7 @@ def test_symmetries_move_inside_ignite() -> None:
     attach_teleports(trainer, optimizer, loss, Every(5), solver=Rescaling(net), on_teleport=found.append)
     trainer.run(DataLoader(data(), batch_size=4), max_epochs=1)
     assert 1 <= len(found) <= 2
-    assert all(result.value == result.value_start and result.gain > 1.0 for result in found)
+    assert all(result.teleport.value == result.value_start and result.gain > 1.0 for result in found)
 
 
 def one_teleport(listen: Any) -> Any:

@@ -48,7 +48,7 @@ def test_first_order_optimizers_step_as_ever_and_teleport(name: str) -> None:
         ends.append(flat(net))
         if wrap:
             result = optimizer.teleport(lambda net=net: loss_of(net))
-            assert result.violation == 0.0
+            assert result.teleport.violation == 0.0
             optimizer.step(lambda net=net: loss_of(net))
     assert torch.equal(*ends)
 

@@ -89,7 +89,7 @@ def test_default_attention_teleports_as_eager_attention_does(make: Any) -> None:
         teleporter = Teleporter(torch.optim.AdamW(model.parameters(), lr=1e-3), Every(1), solver=Auto(max_hvps=10))
         result = teleporter.maybe(lambda model=model: model(**batch()).loss)
         assert result is not None
-        assert result.violation == 0.0
+        assert result.teleport.violation == 0.0
         gains.append(result.gain)
     assert gains[0] > 1.0
     assert gains[0] == pytest.approx(gains[1], rel=1e-3)
@@ -140,7 +140,7 @@ def test_the_trainer_teleports_before_steps_and_counts_none_of_them(options: dic
     assert callback.teleporter is not None
     assert callback.teleporter.iteration == 8
     assert 1 <= len(found) <= 3  # a move that was undone is not tried again at once
-    assert all(result.violation == 0.0 and result.gain >= 1.0 for result in found)
+    assert all(result.teleport.violation == 0.0 and result.gain >= 1.0 for result in found)
     assert any(result.gain > 1.0 for result in found)
 
 

@@ -18,7 +18,7 @@ from levelport.objectives.isolation import isolated
 from levelport.objectives.parameters import ParametersObjective
 from levelport.optim import ArmijoSGD
 from levelport.optim.closures import StepLoss
-from levelport.optim.undo import OptimizerBack
+from levelport.optim.undo import OptimizerSnapshot
 from levelport.solvers import Auto
 
 X = torch.linspace(-1.0, 1.0, 32).reshape(8, 4)
@@ -267,7 +267,7 @@ def by_teleport(network: nn.Linear, loss: Callable[[], Tensor]) -> None:
 
 def by_undoing(network: nn.Linear, loss: Callable[[], Tensor]) -> None:
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    OptimizerBack.to(torch.ones(5), list(network.parameters()), optimizer).restore(optimizer)
+    OptimizerSnapshot.to(torch.ones(5), list(network.parameters()), optimizer).restore(optimizer)
 
 
 def by_module(network: nn.Linear, loss: Callable[[], Tensor]) -> None:

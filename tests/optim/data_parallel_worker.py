@@ -17,7 +17,7 @@ import levelport
 from levelport.objectives import LinearObjective
 from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.parameters import ParametersObjective
-from levelport.optim import Armijo, Every, Never, Teleported, Teleporter, WhenItPays, minimize
+from levelport.optim import Armijo, Every, Never, Teleported, Teleporter, WhileAffordable, minimize
 from levelport.solvers import Krylov
 
 ROWS, COLUMNS = 61, 7
@@ -95,14 +95,14 @@ def without_an_argument(rank: int, rows: slice) -> dict[str, Tensor | str]:
     """DistributedDataParallel and no word about it: a schedule in advance, one that watches, a model per rank."""
     found: dict[str, Tensor | str] = {}
     X, y = data()
-    for name, schedule in (("every", Every(2)), ("watching", WhenItPays(start=1, slowdown=1.0, patience=1))):
+    for name, schedule in (("every", Every(2)), ("watching", WhileAffordable(rise=1e9, start=1.0, pause=2))):
         network, _ = network_setting(rows)
         network = nn.Sequential(network, nn.BatchNorm1d(1, affine=False, dtype=torch.float64))
         parallel = nn.parallel.DistributedDataParallel(network)
         optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.1), schedule, solver=Krylov(max_hvps=4))
         statistics = network[1].running_mean
         counted: list[int] = []
-        optimizer.register_teleport_hook(lambda result, counted=counted: counted.append(result.nhev))  # type: ignore[misc]
+        optimizer.register_teleport_hook(lambda result, counted=counted: counted.append(result.cost.hvps))  # type: ignore[misc]
         for _ in range(5):
             optimizer.step(lambda net=parallel: nn.functional.softplus(-y[rows] * net(X[rows]).squeeze(1)).mean())
         assert network[1].running_mean is statistics

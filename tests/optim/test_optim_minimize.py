@@ -36,7 +36,7 @@ from levelport.optim import (
     minimize,
 )
 from levelport.optim.result import MinimizeRow
-from levelport.optim.step_rule import Step
+from levelport.optim.step_rule import Step, StepRule
 from levelport.solvers import Auto, Krylov
 
 
@@ -333,13 +333,13 @@ def test_a_teleport_that_comes_to_nothing_changes_no_step(method: Any) -> None:
     assert stayed == plain
 
 
-class Drunk:
+class Drunk(StepRule):
     """Small steps downhill, but its fifth goes astray; its state counts those that were not undone."""
 
     def __init__(self, astray: float) -> None:
         self.astray, self.steps, self.states = astray, 0, []
 
-    def advance(self, objective: Any, point: Any, state: Any, teleport: Any) -> Step:
+    def advance(self, objective: Any, point: Any, state: Any, arrival: Any) -> Step:
         self.steps += 1
         self.states.append(state or 0)
         x = point.x + self.astray if self.steps == 5 else point.x - 1e-3 * point.gradient

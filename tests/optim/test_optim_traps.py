@@ -52,7 +52,7 @@ def test_a_teleport_by_hand_moves_parameters_and_nothing_else() -> None:
     result = optimizer.teleport(loss_of(network))
     assert result.gain > 1.0
     flat = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
-    assert torch.equal(flat, result.x)
+    assert torch.equal(flat, result.teleport.x)
     for p, gradient in zip(network.parameters(), gradients, strict=True):
         assert p.grad is gradient
         assert torch.equal(gradient, torch.full_like(p, 3.0))
@@ -128,7 +128,7 @@ def test_a_run_does_not_end_with_a_teleport_that_nobody_asked_for(who: str) -> N
         train()
     assert [warning.filename for warning in seen] == [__file__]  # once, and at the user's line
     assert (teleporter.iteration, teleporter.teleports, teleporter.moved) == (150, 0, False)
-    trials = teleporter.history.trials
+    trials = teleporter.policy.history.trials
     assert 1 < len(trials) < 5  # what the attempts cost is on the account, and the next ones wait longer
     assert all(trial.cost <= 4.0 for trial in trials)
 
@@ -251,8 +251,8 @@ def test_gradients_can_be_clipped() -> None:
     )
     optimizer.step(loss_of(network))
     assert optimizer.last_teleport is not None
-    assert optimizer.last_teleport.gradient_norm > 1e-2  # the teleport sees the true gradient
-    landed = optimizer.last_teleport.x
+    assert optimizer.last_teleport.teleport.gradient_norm > 1e-2  # the teleport sees the true gradient
+    landed = optimizer.last_teleport.teleport.x
     assert isinstance(landed, Tensor)
     moved = torch.cat([p.detach().reshape(-1) for p in network.parameters()]) - landed
     assert float(moved.norm()) == pytest.approx(1e-3, rel=1e-3)
@@ -347,7 +347,7 @@ def test_a_nan_at_a_trial_point_is_a_rejected_trial() -> None:
     assert weight.item() == pytest.approx((3 - math.sqrt(5)) / 2, rel=1e-4)  # 1 - 1/w + 1/(1-w) = 0
     teleported = Teleported(torch.optim.SGD([weight], lr=1e-3), Never())
     result = teleported.teleport(loss)
-    assert math.isfinite(result.value)
+    assert math.isfinite(result.teleport.value)
     assert 0.0 < weight.item() < 1.0
 
 
@@ -380,8 +380,8 @@ def test_relu_networks_do_not_fail() -> None:
     for _ in range(3):
         optimizer.step(loss)
         assert optimizer.last_teleport is not None
-        assert optimizer.last_teleport.value <= optimizer.last_teleport.value_start
-        assert optimizer.last_teleport.gradient_norm >= optimizer.last_teleport.gradient_norm_start
+        assert optimizer.last_teleport.teleport.value <= optimizer.last_teleport.value_start
+        assert optimizer.last_teleport.teleport.gradient_norm >= optimizer.last_teleport.teleport.gradient_norm_start
 
 
 def test_a_constant_loss_is_named() -> None:

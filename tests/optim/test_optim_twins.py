@@ -317,9 +317,9 @@ def test_line_searches_start_at_one_over_the_curvature_after_a_teleport() -> Non
     optimizer.step(lambda: logistic(weight))
     result = optimizer.last_teleport
     assert result is not None
-    assert result.curvature > 0.0
+    assert result.teleport.curvature > 0.0
     taken = optimizer.param_groups[0]["step_size"]
-    assert taken == pytest.approx(1.0 / result.curvature, rel=1e-12)
+    assert taken == pytest.approx(1.0 / result.teleport.curvature, rel=1e-12)
     assert optimizer.param_groups[0]["newton_step"] is None
 
 
@@ -329,11 +329,13 @@ def test_the_first_step_belongs_to_the_move() -> None:
     before = logistic(weight).item()
     result = optimizer.teleport(lambda: logistic(weight))
     assert result.gain > 1.0
-    assert result.first_step == pytest.approx(1.0 / result.curvature)
-    (gradient,) = torch.autograd.grad(logistic(x := result.x.clone().requires_grad_()), x)
-    torch.testing.assert_close(weight.detach(), result.x - result.first_step * gradient, rtol=1e-12, atol=1e-14)
+    assert result.first_step == pytest.approx(1.0 / result.teleport.curvature)
+    (gradient,) = torch.autograd.grad(logistic(x := result.teleport.x.clone().requires_grad_()), x)
+    torch.testing.assert_close(
+        weight.detach(), result.teleport.x - result.first_step * gradient, rtol=1e-12, atol=1e-14
+    )
     assert logistic(weight).item() == pytest.approx(result.value_after, rel=1e-12)
-    assert result.value_after < result.value <= before
+    assert result.value_after < result.teleport.value <= before
     landed = weight.detach().clone()
     optimizer.step(lambda: logistic(weight))
     assert weight.grad is not None

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from levelport.optim import LossAccount, Teleporter
-from levelport.optim.undo import Guard, Losses
+from levelport.optim import Teleporter, WhileAffordable
+from levelport.optim.undo import RecentLosses, UndoMonitor
 
 
 def first_undone(losses: list[float], level: float = 1.0) -> int | None:
     """At which of the losses after a move the way back is taken, where losses do not jump by themselves."""
-    guard: Guard[str] = Guard()
-    guard.watch(level, "back")
-    return next((number for number, loss in enumerate(losses) if guard.look(loss) is not None), None)
+    monitor: UndoMonitor[str] = UndoMonitor()
+    monitor.watch(level, "back")
+    return next((number for number, loss in enumerate(losses) if monitor.rises(loss)), None)
 
 
 def test_for_ten_steps_a_loss_above_the_level_undoes() -> None:
@@ -47,39 +47,39 @@ def test_after_fifty_steps_a_move_is_no_longer_to_blame() -> None:
 
 def test_before_the_noise_is_known_only_a_sharp_rise_undoes() -> None:
     for sharp in (4.5, math.inf, math.nan):
-        guard: Guard[str] = Guard(noisy=True)
-        guard.watch(1.0, "back")
-        assert guard.look(3.5) is None
-        assert guard.look(sharp) == "back"
+        monitor: UndoMonitor[str] = UndoMonitor(noisy=True)
+        monitor.watch(1.0, "back")
+        assert not monitor.rises(3.5)
+        assert monitor.rises(sharp)
 
 
-@pytest.mark.parametrize(("after", "expected"), [([0.9, 1.1], None), ([2.0], "back")])
-def test_the_noise_is_learnt_from_the_losses_after_a_move(after: list[float], expected: str | None) -> None:
+@pytest.mark.parametrize(("after", "expected"), [([0.9, 1.1], False), ([2.0], True)])
+def test_the_noise_is_learnt_from_the_losses_after_a_move(after: list[float], expected: bool) -> None:
     """Twenty of them; those that go up and down around the level stand, those that stay above it do not."""
-    guard: Guard[str] = Guard(noisy=True)
-    guard.watch(1.0, "back")
+    monitor: UndoMonitor[str] = UndoMonitor(noisy=True)
+    monitor.watch(1.0, "back")
     seen = [after[step % len(after)] for step in range(21)]
     found = []
     for value in seen:
-        found.append(guard.look(value))
-        guard.grants(False, value)
-    assert found[:20] == [None] * 20
-    assert found[20] == expected
+        found.append(monitor.rises(value))
+        monitor.grants(False, value)
+    assert found == [False] * 20 + [expected]
 
 
 @pytest.mark.parametrize("failures", [1, 2, 3])
 def test_wishes_are_not_granted_after_failures_in_a_row(failures: int) -> None:
-    guard: Guard[str] = Guard()
+    monitor: UndoMonitor[str] = UndoMonitor()
     for _ in range(failures):
-        guard.watch(1.0, "back")
-        assert guard.look(2.0) == "back"
-    granted = [guard.grants(True, 1.0) for _ in range(10)]
+        monitor.watch(1.0, "back")
+        assert monitor.rises(2.0)
+        assert monitor.undo() == "back"
+    granted = [monitor.grants(True, 1.0) for _ in range(10)]
     assert granted.index(True) == 2**failures - 1
 
 
 def test_a_loss_that_nobody_knows_ends_the_row() -> None:
     """Jumps across the gap would be no jumps of the run."""
-    losses = Losses()
+    losses = RecentLosses()
     for value in (1.0, 1.1, 1.0, 1.1, 1.0, math.nan, 5.0, 5.0, 5.0, 5.0):
         losses.add(value)
     assert losses.jump is None
@@ -88,17 +88,17 @@ def test_a_loss_that_nobody_knows_ends_the_row() -> None:
 
 
 def test_a_move_on_another_loss_is_held_against_the_last_loss_of_the_steps() -> None:
-    guard: Guard[str] = Guard()
-    guard.grants(False, 3.0)
-    guard.watch(math.nan, "back")
-    assert guard.look(2.9) is None
-    assert guard.look(3.1) == "back"
+    monitor: UndoMonitor[str] = UndoMonitor()
+    monitor.grants(False, 3.0)
+    monitor.watch(math.nan, "back")
+    assert not monitor.rises(2.9)
+    assert monitor.rises(3.1)
 
 
 def test_a_step_whose_loss_was_shown_is_not_taken_for_an_unseen_one() -> None:
     """Unseen steps would end the row of losses, from which the noise of the run is learnt."""
     weight = nn.Parameter(torch.ones(1))
-    teleporter = Teleporter(torch.optim.SGD([weight], lr=1e-3), LossAccount())
+    teleporter = Teleporter(torch.optim.SGD([weight], lr=1e-3), WhileAffordable())
 
     def loss() -> Tensor:
         return weight.square().sum()
@@ -110,7 +110,7 @@ def test_a_step_whose_loss_was_shown_is_not_taken_for_an_unseen_one() -> None:
             teleporter.optimizer.zero_grad()
             loss().backward()
             teleporter.optimizer.step()
-        return len(teleporter.state_dict()["guard"]["recent"]["known"])
+        return len(teleporter.state_dict()["policy"]["monitor"]["recent"]["known"])
 
     assert known(shown=True) == 7
     assert known(shown=False) == 0

@@ -93,7 +93,7 @@ def test_optimizers_take_them(number: int) -> None:
     result = teleporter.maybe(lambda: F.mse_loss(module(x), y))
     assert result is not None
     assert result.gain == pytest.approx(expected.gain, rel=1e-3)
-    assert torch.allclose(torch.cat([p.detach().reshape(-1) for p in module.parameters()]), result.x)
+    assert torch.allclose(torch.cat([p.detach().reshape(-1) for p in module.parameters()]), result.teleport.x)
 
 
 def test_teleported_trains_and_survives_a_copy() -> None:

@@ -13,22 +13,22 @@ from typing import Any
 
 from torch.utils.hooks import RemovableHandle
 
+from levelport.optim.result import TeleportStep
 from levelport.optim.teleported import Teleported
 from levelport.optim.teleporter import Teleporter
-from levelport.solvers import TeleportResult
 
 
-def scalars(result: TeleportResult, prefix: str = "teleport") -> dict[str, float]:
+def scalars(result: TeleportStep, prefix: str = "teleport") -> dict[str, float]:
     """What is worth a curve, under names that loggers group."""
     values = {
         "gain": result.gain,
-        "moved": float(bool(result.moved)),
-        "gradient_norm_before": result.gradient_norm_start,
-        "gradient_norm": result.gradient_norm,
+        "moved": float(result.moved),
+        "gradient_norm_before": result.teleport.gradient_norm_start,
+        "gradient_norm": result.teleport.gradient_norm,
         "loss_before": result.value_start,
-        "loss": result.value,
-        "kkt_residual": result.kkt_residual,
-        "hvps": float(result.nhev),
+        "loss": result.value_after,
+        "kkt_residual": result.teleport.kkt_residual,
+        "hvps": float(result.cost.hvps),
         "gradient_equivalents": result.cost.gradient_equivalents,
         "seconds": result.cost.seconds,
     }
@@ -38,7 +38,7 @@ def scalars(result: TeleportResult, prefix: str = "teleport") -> dict[str, float
 def log_to_tensorboard(source: Teleporter | Teleported, writer: Any, *, prefix: str = "teleport") -> RemovableHandle:
     """Every teleport into a ``SummaryWriter``, at the number of the step; the handle's ``remove()`` ends that."""
 
-    def write(result: TeleportResult) -> None:
+    def write(result: TeleportStep) -> None:
         for name, value in scalars(result, prefix).items():
             writer.add_scalar(name, value, source.iteration)
         writer.add_text(f"{prefix}/status", result.message, source.iteration)
@@ -49,7 +49,7 @@ def log_to_tensorboard(source: Teleporter | Teleported, writer: Any, *, prefix: 
 def log_to_wandb(source: Teleporter | Teleported, run: Any, *, prefix: str = "teleport") -> RemovableHandle:
     """Every teleport into a W&B run, beside what the loop logs of the same step."""
 
-    def write(result: TeleportResult) -> None:
+    def write(result: TeleportStep) -> None:
         line = {**scalars(result, prefix), f"{prefix}/step": source.iteration, f"{prefix}/status": result.message}
         run.log(line, commit=False)
 

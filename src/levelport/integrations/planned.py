@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
+from levelport.optim.result import TeleportStep
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
-from levelport.solvers import TeleportResult
 
 
 class Planned:
@@ -66,7 +66,7 @@ class Planned:
         assert self.teleporter is not None
         return self.teleporter
 
-    def maybe(self, loss: Callable[[], torch.Tensor]) -> TeleportResult | None:
+    def maybe(self, loss: Callable[[], torch.Tensor]) -> TeleportStep | None:
         """:meth:`levelport.Teleporter.maybe`."""
         return self.begun.maybe(loss)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
@@ -45,6 +45,30 @@ class RandomState:
         torch.set_rng_state(self.cpu)
         if self.accelerator is not None:
             torch.cuda.set_rng_state(self.accelerator, self.device)
+
+
+def finish(actions: list[Callable[[], object]]) -> None:
+    """Run every action, however often an interrupt comes between; they must bear being run again. It comes after them.
+
+    ``KeyboardInterrupt`` may arrive anywhere, also in a ``finally`` block: half-written parameters and borrowed buffers
+    would stay behind.
+    """
+    interrupt: BaseException | None = None
+    while actions:
+        try:
+            while actions:
+                actions[0]()
+                del actions[0]
+        except Exception:
+            raise
+        except BaseException as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
+
+
+def recover() -> None:
+    """Finish what an interrupt has left unfinished in this thread; called where nothing can be under way."""
 
 
 @contextmanager

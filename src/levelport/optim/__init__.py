@@ -2,18 +2,18 @@
 
 from levelport.objectives.batches import Batches
 from levelport.optim._minimize import minimize
+from levelport.optim.affordable import WhileAffordable
 from levelport.optim.armijo import Armijo, ArmijoSGD
 from levelport.optim.fixed_step import FixedStep, Momentum
 from levelport.optim.lbfgs import LBFGS
-from levelport.optim.loss_account import Horizon, LossAccount
 from levelport.optim.newton_cg import Newton, NewtonCG
 from levelport.optim.normalized import Normalized, NormalizedSGD
 from levelport.optim.polyak import Polyak, PolyakSGD
-from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus
+from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus, TeleportStep
 from levelport.optim.schedules import At, Blocks, Every, Never, Schedule
+from levelport.optim.step_rule import StepRule
 from levelport.optim.teleported import Teleported
 from levelport.optim.teleporter import Teleporter
-from levelport.optim.when_it_pays import WhenItPays, WhenStalled
 
 __all__ = [
     "LBFGS",
@@ -24,8 +24,6 @@ __all__ = [
     "Blocks",
     "Every",
     "FixedStep",
-    "Horizon",
-    "LossAccount",
     "MinimizeResult",
     "MinimizeRow",
     "MinimizeStatus",
@@ -38,9 +36,10 @@ __all__ = [
     "Polyak",
     "PolyakSGD",
     "Schedule",
+    "StepRule",
+    "TeleportStep",
     "Teleported",
     "Teleporter",
-    "WhenItPays",
-    "WhenStalled",
+    "WhileAffordable",
     "minimize",
 ]

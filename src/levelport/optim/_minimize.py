@@ -18,25 +18,25 @@ from levelport.objectives.function import as_objective
 from levelport.objectives.isolation import full_precision
 from levelport.objectives.metric import InMetric
 from levelport.objectives.numpy import from_arrays, is_array
-from levelport.optim import defaults
 from levelport.optim.armijo import Armijo
+from levelport.optim.first_step import StabilityLimit
 from levelport.optim.fixed_step import FixedStep, Momentum
 from levelport.optim.history import History
 from levelport.optim.lbfgs import LBFGS
 from levelport.optim.newton_cg import Newton
 from levelport.optim.normalized import Normalized
+from levelport.optim.policy import Taken, TeleportPolicy
 from levelport.optim.polyak import Polyak
+from levelport.optim.probes import Probes
 from levelport.optim.progress_bar import progress_bar
 from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus, RowKind, Start
 from levelport.optim.schedules import Never, Schedule
-from levelport.optim.step_rule import StepRule
-from levelport.optim.transaction import Stride, land
-from levelport.optim.undo import Guard
-from levelport.solvers import Certificate, Move, Solver, State, TeleportResult, move_from, solver_named
+from levelport.optim.step_rule import Arrival, StepRule
+from levelport.solvers import Certificate, Solver, solver_named
 from levelport.vectors import all_finite
 
 METHODS: dict[str, Callable[[], StepRule]] = {
-    "auto": lambda: defaults.METHOD,
+    "auto": LBFGS,
     "armijo": Armijo,
     "lbfgs": LBFGS,
     "newton-cg": Newton,
@@ -61,10 +61,6 @@ _STILL = 10
 _BOTTOMLESS = {torch.float64: 1e30}
 """f is unbounded as far as anyone can tell below this times max(1, |f(x0)|), and below 1e15 in other precisions."""
 
-SEARCHES = (Armijo, LBFGS, Newton)
-"""Methods that are safe where the gradient is large: they look before they step, or do not step by its length."""
-
-
 Callback = Callable[[MinimizeRow, Point], object]
 """Called with every new point; a true return value stops the run."""
 
@@ -75,7 +71,7 @@ def minimize(
     method: str | StepRule = "auto",
     *,
     schedule: Schedule | None = None,
-    solver: str | Solver = defaults.MINIMIZE_SOLVER,
+    solver: str | Solver = "krylov",
     metric: Start | None = None,
     jac: Callable[[Any], Any] | bool | str | None = None,
     first_step: Literal["included", "method"] | None = None,
@@ -83,7 +79,7 @@ def minimize(
     tol: float | None = None,
     gtol_absolute: float = 0.0,
     f_target: float = -math.inf,
-    max_iterations: int = defaults.MAX_ITERATIONS,
+    max_iterations: int = 10_000,
     max_cost: float = math.inf,
     max_seconds: float = math.inf,
     callback: Callback | None = None,
@@ -136,7 +132,7 @@ def minimize(
     """
     rule = method_named(method)
     if schedule is None:
-        schedule = defaults.MINIMIZE_SCHEDULE if method == "auto" else Never()
+        schedule = Probes() if method == "auto" else Never()
     if not isinstance(schedule, Schedule):
         raise ValueError(f"schedule must be a schedule such as Every(50), or Never() for none, not {schedule!r}.")
     if schedule.unit == "epochs":
@@ -159,35 +155,118 @@ def minimize(
     elif jac is not None:
         raise ValueError("jac is for NumPy starts; a function of tensors is differentiated automatically.")
     objective, structure, flat = as_objective(fun, start)
-    relative = defaults.gtol_for(objective.dtype) if gtol is None else gtol
+    relative = gtol_for(objective.dtype) if gtol is None else gtol
     limits = _Limits(relative, gtol_absolute, f_target, max_iterations, max_cost, max_seconds)
     if isinstance(objective, DistributedObjective) and math.isfinite(max_seconds):
         raise ValueError("max_seconds cannot be used across ranks, whose clocks differ; use max_cost.")
     if first_step is not None:
         checks.one_of("first_step", first_step, ("included", "method"))
-    included = not isinstance(rule, SEARCHES) if first_step is None else first_step == "included"
+    included = not rule.safe_after_teleport if first_step is None else first_step == "included"
     weighted = None if weights is None else InMetric.like(start, objective, weights)
-    descent = _Descent(objective if weighted is None else weighted, limits, chosen, included, callback)
+    policy: TeleportPolicy[tuple[Point, Any]] = TeleportPolicy(schedule, chosen, first_step=included)
+    policy.history.product_cost = chosen.product_cost(objective.dtype)
+    run = _Run(objective if weighted is None else weighted, limits, callback)
     with full_precision(objective.device), progress_bar(progress, max_iterations, max_cost) as show:
-        descent.show = show
+        run.show = show
         first = objective.at(flat, curvature=not schedule.watches and schedule.due(0, History()))
-        status = descent.loop(rule, schedule, first if weighted is None else weighted.around(first))
-    last = descent.users(descent.point)
+        status = _descend(run, rule, policy, first if weighted is None else weighted.around(first))
+    last = run.users(run.point)
 
     def users(v: Tensor) -> Any:
         return v.numpy().copy() if arrays else structure.assemble(structure.leaves(v))
 
     return MinimizeResult(
         x=users(last.x),
-        value=descent.point.value,
-        gradient_norm=descent.point.gradient_norm,
+        value=run.point.value,
+        gradient_norm=run.point.gradient_norm,
         status=status,
-        iterations=descent.iteration,
-        teleports=descent.teleports,
-        cost=descent.cost,
-        trace=tuple(descent.trace),
+        iterations=run.iteration,
+        teleports=policy.counts["teleports"],
+        cost=run.cost,
+        trace=tuple(run.trace),
         gradient=users(last.gradient),
     )
+
+
+def gtol_for(dtype: torch.dtype) -> float:
+    """‖∇f‖ relative to its value at x0, as small as it gets in this precision.
+
+    Once it is √u, u the unit roundoff, f itself changes by rounding alone: 1e-8 in float64, 3e-4 in float32, where
+    gradients have some digits left to go on with.
+    """
+    return {torch.float64: 1e-8, torch.float32: 1e-5}.get(dtype, 1e-3)
+
+
+def _descend(run: _Run, rule: StepRule, policy: TeleportPolicy[tuple[Point, Any]], start: Point) -> MinimizeStatus:
+    """Steps of ``rule`` with the teleports of ``policy`` between them, until there is a reason to stop."""
+    run.point = start
+    if not (start.finite and all_finite(start.x)):
+        return MinimizeStatus.NON_FINITE_START
+    run.objective.verify_deterministic(start)
+    run.record("start")
+    state: Any = None
+    arrival: Arrival | None = None
+    while True:
+        undone = not run.asked_to_stop and policy.monitor.rises(run.point.value)
+        if undone:
+            run.point, state = policy.monitor.undo()
+            run.record("undone")
+        if (reason := run.reason_to_stop()) is not None:
+            return reason
+        if not undone and policy.due(run.iteration, run.point.value, run.cost.gradient_equivalents):
+            taken = _teleport(run, policy, rule.stability_limit, state)
+            if taken is not None and taken.move.model is not None and taken.move.model.size > 0:
+                state = rule.learn(run.objective, state, taken.move.model)
+            if taken is not None and taken.step.point is run.point and run.trace[-1].kind != "stay":
+                arrival = Arrival(math.nan if policy.first_step or taken.descent else taken.move.result.curvature)
+                if taken.descent and not policy.first_step:  # it is the step of this iteration
+                    continue
+                if policy.first_step and (reason := run.reason_to_stop()) is not None:
+                    return reason
+            if run.asked_to_stop:
+                return MinimizeStatus.STOPPED
+        step = rule.advance(run.objective, run.point, state, arrival)
+        if step.point is None:
+            return MinimizeStatus.NO_STEP
+        if not step.point.finite:
+            if not policy.monitor.rises(math.nan):
+                return MinimizeStatus.DIVERGED
+            run.iteration += 1
+            run.point, state = policy.monitor.undo()
+            run.record("undone")
+            continue
+        before, arrival = run.point, None
+        averaged = Certificate.averaged(before, step.point) if run.trace[-1].kind == "teleport" else None
+        run.point, state = step.point, step.state
+        run.iteration += 1
+        run.record("step", step=step.size, certificate=averaged)
+
+
+def _teleport(run: _Run, policy: TeleportPolicy[tuple[Point, Any]], limit: StabilityLimit, state: Any) -> Taken | None:
+    """Make the move that is due and record its points; None where no budget is left for it."""
+    max_cost, max_seconds = run.left()
+    if not (max_cost > 0.0 and max_seconds > 0.0):
+        return None
+    start, spent = run.point, run.cost.gradient_equivalents
+    taken = policy.move(run.objective, start, limit, max_cost=max_cost, max_seconds=max_seconds)
+    moved = taken.step.point is not start
+    policy.made(taken, moved, run.cost.gradient_equivalents - spent)
+    if not moved:
+        run.record("stay")
+        return taken
+    policy.watch(start.value, (start, state))
+    if taken.descent:
+        run.iteration += not policy.first_step
+        run.point = taken.step.point
+        run.record("descent")
+        return taken
+    run.point = taken.move.point
+    run.record("teleport")
+    if policy.first_step:
+        averaged = Certificate.averaged(taken.move.point, taken.step.point)
+        run.point = taken.step.point
+        run.record("first step", step=taken.step.size, certificate=averaged)
+    return taken
 
 
 @dataclass(frozen=True)
@@ -209,97 +288,33 @@ class _Limits:
         checks.number("f_target", self.f_target)
 
 
-class _Descent:
-    """The state of one minimisation."""
+class _Run:
+    """Where a minimisation stands, what it has cost, and when it has to stop."""
 
     point: Point
 
-    def __init__(
-        self, objective: Objective, limits: _Limits, solver: Solver, included: bool, callback: Callback | None
-    ) -> None:
+    def __init__(self, objective: Objective, limits: _Limits, callback: Callback | None) -> None:
         self.objective = objective
-        self._limits = limits
-        self._solver = solver
-        self._solver_state: State = {}
-        self._included = included
-        self._guard: Guard[tuple[Point, Any]] = Guard()
         self.iteration = 0
-        self.teleports = 0
         self.trace: list[MinimizeRow] = []
         self.show: Callable[[MinimizeRow], None] = lambda row: None
-        self._history = History()
-        self._history.product_cost = self._solver.product_cost(objective.dtype)
+        self.asked_to_stop = False
+        self._limits = limits
         self._callback = callback
-        self._asked_to_stop = False
         self._before = objective.cost
         self._began = time.perf_counter()
 
     @property
     def cost(self) -> Cost:
-        now, before = self.objective.ledger, self._before
-        return Cost(
-            now.values - before.values,
-            now.gradients - before.gradients,
-            now.hvps - before.hvps,
-            time.perf_counter() - self._began,
-        )
+        return replace(self.objective.cost - self._before, seconds=time.perf_counter() - self._began)
 
     def users(self, point: Point) -> Point:
         """``point`` as the user knows it: of f itself, whatever the metric."""
         return self.objective.underneath(point) if isinstance(self.objective, InMetric) else point
 
-    def loop(self, rule: StepRule, schedule: Schedule, start: Point) -> MinimizeStatus:
-        self.point = start
-        if not (start.finite and all_finite(start.x)):
-            return MinimizeStatus.NON_FINITE_START
-        self.objective.verify_deterministic(start)
-        self._record("start")
-        stride = getattr(rule, "stride", Stride())
-        state: Any = None
-        while True:
-            back = None if self._asked_to_stop else self._guard.look(self.point.value)
-            if back is not None:
-                self.point, state = back
-                self._record("undone")
-            if (reason := self._reason_to_stop(self.point)) is not None:
-                return reason
-            result = None
-            move = None if back is not None else self._teleport_if_due(schedule)
-            if move is not None and move.model is not None and move.model.size > 0 and isinstance(rule, LBFGS):
-                state = rule.learn(self.objective, state, move.model.ritz_pairs())
-            if move is None:
-                pass
-            elif self._included:
-                result = self._land(move, stride, state)
-                if result is not None and (reason := self._reason_to_stop(self.point)) is not None:
-                    return reason
-            elif move.lower is not None:
-                self.point = move.lower
-                self.iteration += 1
-                self._record("descent")
-                continue
-            else:
-                result = self._arrive(move)
-            if self._asked_to_stop:
-                return MinimizeStatus.STOPPED
-            step = rule.advance(self.objective, self.point, state, result)
-            if step.point is None:
-                return MinimizeStatus.NO_STEP
-            if not step.point.finite:
-                if (back := self._guard.look(math.nan)) is None:
-                    return MinimizeStatus.DIVERGED
-                self.point, state = back
-                self.iteration += 1
-                self._record("undone")
-                continue
-            left = self.point if self.trace[-1].kind == "teleport" else None
-            self.point, state = step.point, step.state
-            self.iteration += 1
-            self._record("step", step=step.size, certificate=_certify(left, self.point))
-
-    def _reason_to_stop(self, point: Point) -> MinimizeStatus | None:
-        limits = self._limits
-        if self._asked_to_stop:
+    def reason_to_stop(self) -> MinimizeStatus | None:
+        limits, point = self._limits, self.point
+        if self.asked_to_stop:
             return MinimizeStatus.STOPPED
         if point.gradient_norm <= max(limits.gtol * self.trace[0].gradient_norm, limits.gtol_absolute):
             return MinimizeStatus.GRADIENT_SMALL
@@ -311,11 +326,10 @@ class _Descent:
             return MinimizeStatus.ROUNDING_FLOOR
         if self.iteration >= limits.max_iterations:
             return MinimizeStatus.MAX_ITERATIONS
-        if self.cost.gradient_equivalents >= limits.max_cost:
+        cost = self.cost
+        if cost.gradient_equivalents >= limits.max_cost:
             return MinimizeStatus.MAX_COST
-        if time.perf_counter() - self._began >= limits.max_seconds:
-            return MinimizeStatus.MAX_SECONDS
-        return None
+        return MinimizeStatus.MAX_SECONDS if cost.seconds >= limits.max_seconds else None
 
     def _still(self) -> bool:
         """Whether f has changed before, but only by rounding errors over the last steps."""
@@ -326,53 +340,15 @@ class _Descent:
         values = [row.value for row in rows]
         return max(values) - min(values) <= noise < self.trace[0].value - self.point.value
 
-    def _teleport_if_due(self, schedule: Schedule) -> Move | None:
-        """The teleport that the schedule asks for, not yet made."""
-        point, spent = self.point, self.cost.gradient_equivalents
-        self._history.observe(self.iteration, point.value, point.gradient_norm, spent)
-        if not self._guard.grants(schedule.due(self.iteration, self._history), point.value):
-            return None
-        limits = schedule.limits(self._history)
-        solver = self._solver if limits is None else limits.of(self._solver)
-        cost_left = self._limits.max_cost - spent - _STEP_COST
-        seconds_left = self._limits.max_seconds - (time.perf_counter() - self._began)
-        if not (cost_left > 0.0 and seconds_left > 0.0):
-            return None
-        solver = solver.within(max_cost=cost_left, max_seconds=seconds_left)
-        move = move_from(point, self.objective, solver, self._solver_state, certify=False)
-        self._solver_state = move.state
-        self._history.teleported(self.cost.gradient_equivalents - spent)
-        return move
+    def left(self) -> tuple[float, float]:
+        """Gradient equivalents and seconds that a teleport may use, so that a step can follow it."""
+        cost = self.cost
+        return (
+            self._limits.max_cost - cost.gradient_equivalents - _STEP_COST,
+            self._limits.max_seconds - cost.seconds,
+        )
 
-    def _arrive(self, move: Move) -> TeleportResult | None:
-        """Make the teleport, and leave the first step to the method; None where it came to nothing."""
-        moved = move.point.x is not self.point.x
-        self.point = move.point
-        self.teleports += moved
-        self._record("teleport" if moved else "stay")
-        return move.result if moved else None  # after none the step is an ordinary one
-
-    def _land(self, move: Move, stride: Stride, state: Any) -> TeleportResult | None:
-        """Make the teleport and its first step as one move that can be undone; None where it is not made."""
-        start = self.point
-        landing = land(self.objective, start, move, stride)
-        self._guard.forget()
-        if landing.point.x is start.x:
-            self._record("stay")
-            return None
-        self._guard.watch(start.value, (start, state))
-        if move.lower is not None:
-            self.point = landing.point
-            self._record("descent")
-        else:
-            self.point = move.point
-            self.teleports += 1
-            self._record("teleport")
-            self.point = landing.point
-            self._record("first step", step=landing.step, certificate=_certify(move.point, landing.point))
-        return replace(move.result, first_step=landing.step, value_after=landing.point.value)
-
-    def _record(self, kind: RowKind, *, step: float = math.nan, certificate: Certificate | None = None) -> None:
+    def record(self, kind: RowKind, *, step: float = math.nan, certificate: Certificate | None = None) -> None:
         value, gradient_norm, cost = self.point.value, self.point.gradient_norm, self.cost
         row = MinimizeRow(
             iteration=self.iteration,
@@ -387,17 +363,13 @@ class _Descent:
         self.trace.append(row)
         self.show(row)
         if self._callback is not None and self._callback(row, self.users(self.point)):
-            self._asked_to_stop = True
-
-
-def _certify(teleported: Point | None, after: Point) -> Certificate | None:
-    return None if teleported is None else Certificate.averaged(teleported, after)
+            self.asked_to_stop = True
 
 
 def method_named(method: str | StepRule) -> StepRule:
     """The method itself, by name or as it is; anything else is answered by a sentence."""
     if not isinstance(method, str):
-        if isinstance(method, type) or not callable(getattr(method, "advance", None)):
+        if not isinstance(method, StepRule):
             raise ValueError(
                 f"method must be one of the names {', '.join(METHODS)} or a configured rule such as Armijo(c=0.1), not "
                 f"{method!r}."

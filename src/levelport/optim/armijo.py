@@ -28,15 +28,14 @@ from levelport import checks
 from levelport.numerics.armijo import Decrease, armijo_search
 from levelport.objective import Objective, Point
 from levelport.optim.closures import StepLoss
-from levelport.optim.step_rule import Step, after_teleport, newton_step_size
+from levelport.optim.step_rule import Arrival, Step, StepRule, after_teleport, newton_step_size
 from levelport.optim.torch_base import FlatOptimizer
-from levelport.solvers import TeleportResult
 
 _LONGEST = 1e6  # step size of a search, so that one on a function without a minimum ends
 
 
 @dataclass(frozen=True)
-class Armijo:
+class Armijo(StepRule):
     """The step rule for :func:`levelport.minimize`.
 
     Args:
@@ -59,8 +58,12 @@ class Armijo:
         check_search(self.c, self.initial, self.grow, self.shrink, _LONGEST if self.max_step is None else self.max_step)
         checks.flag("use_curvature", self.use_curvature)
 
-    def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
-        known = after_teleport(teleport) if self.use_curvature else None
+    @property
+    def safe_after_teleport(self) -> bool:
+        return True
+
+    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
+        known = after_teleport(arrival) if self.use_curvature else None
         size_of_gradient = point.gradient_norm
         decrease = Decrease.at(point.value, self.c, objective.dtype)
         by_slopes: bool | None = None

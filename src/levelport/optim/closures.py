@@ -19,13 +19,31 @@ from levelport.objective import Cost, Ledger, ObjectiveError
 from levelport.objectives.function import as_scalar_loss, differentiable
 from levelport.objectives.isolation import RandomState, isolated
 
+_FRAMEWORKS = (
+    "Where a framework makes the closure, or gradients are accumulated or scaled, let a levelport.Teleporter teleport "
+    "between the steps: teleporter.maybe(loss); for Lightning, Transformers, Ignite and skorch levelport.integrations "
+    "has callbacks."
+)
+
 RIGHT_FORM = (
     "the closure called backward(). Pass a loss-only callable, from which gradients and Hessian-vector products are "
     "derived:\n\n    loss = optimizer.step(lambda: loss_fn(model(x), y))\n\n"
-    "with no zero_grad() and no backward() inside. Where a framework makes the closure, or gradients are accumulated "
-    "or scaled, let a levelport.Teleporter teleport between the steps: teleporter.maybe(loss); for Lightning, "
-    "Transformers, Ignite and skorch levelport.integrations has callbacks."
+    f"with no zero_grad() and no backward() inside. {_FRAMEWORKS}"
 )
+"""For ``step``."""
+
+MAYBE_FORM = (
+    "the loss called backward(). Pass a loss-only callable:\n\n"
+    "    teleporter.maybe(lambda: loss_fn(model(x), y))\n\n"
+    "with no zero_grad() and no backward() inside; your loop computes the gradients of the step after it, as before."
+)
+"""For ``Teleporter.maybe``."""
+
+NEEDS_LOSS = (
+    "a teleport is due and needs the loss as a loss-only callable, lambda: loss_fn(model(x), y), but this closure "
+    f"calls backward(). Pass such a loss, or teleport_on=. {_FRAMEWORKS}"
+)
+"""Where a teleport is due on a closure with a backward."""
 
 
 class StepLoss:
@@ -39,6 +57,7 @@ class StepLoss:
         parameters: whose ``.grad`` is set; that of frozen ones among them is cleared, as ``zero_grad()`` would.
         after_backward: called when gradients are in ``.grad``, for instance to clip them.
         either: also accept a standard closure, which calls ``backward()`` by itself.
+        advice: the error where such a closure is not accepted.
 
     Attributes:
         standard: whether the closure called ``backward()`` by itself; known after the first evaluation.
@@ -52,11 +71,13 @@ class StepLoss:
         *,
         after_backward: Callable[[], object] | None = None,
         either: bool = False,
+        advice: str = RIGHT_FORM,
     ) -> None:
+        where = "teleporter.maybe" if advice is MAYBE_FORM else "optimizer.step"
         if not callable(loss):
             raise TypeError(
-                f"the closure must be a callable that returns the loss, not a {type(loss).__name__}: "
-                "optimizer.step(lambda: loss_fn(model(x), y))."
+                f"the loss must be a callable that returns it, not a {type(loss).__name__}: "
+                f"{where}(lambda: loss_fn(model(x), y))."
             )
         self.raw = loss
         self._holders = list(parameters)  # a layer frozen on the way still holds its last gradient
@@ -65,6 +86,7 @@ class StepLoss:
             raise ObjectiveError("no parameter has requires_grad=True, so there is nothing to optimise.")
         self._after_backward = after_backward
         self._either = either
+        self._advice = advice
         self._device = self._parameters[0].device
         self.random_state = RandomState.capture(self._device)
         self.ledger = Ledger()
@@ -122,7 +144,7 @@ class StepLoss:
                 with isolated(self._device, replay=self.random_state), differentiable():
                     value = float(as_scalar_loss(self.raw()).detach())
             if any(p.grad is not None for p in self._holders):
-                raise TypeError(RIGHT_FORM)
+                raise TypeError(self._advice)
         finally:
             for p, gradient in zip(self._holders, before, strict=True):
                 p.grad = gradient
@@ -167,7 +189,7 @@ class StepLoss:
             ]
             if found or any(made) or any(written):
                 if not self._either:
-                    raise TypeError(RIGHT_FORM)
+                    raise TypeError(self._advice)
                 self.standard, self.accumulates = True, any(written)
                 return as_scalar_loss(loss).detach()
             self._clear_gradients()
@@ -176,7 +198,8 @@ class StepLoss:
             if not scalar.requires_grad:
                 raise ObjectiveError(
                     "the loss does not depend on the parameters of this optimizer: it has no graph. Compute it from "
-                    "the live parameters, with no detach() and no torch.no_grad() inside."
+                    "the live parameters, with no detach() and no torch.no_grad() inside; or the closure calls another "
+                    "model than the one whose parameters the optimizer has."
                 )
             # backward, not autograd.grad: hooks on parameters and DistributedDataParallel need it.
             with differentiable():

@@ -9,13 +9,12 @@ from torch import Tensor
 
 from levelport import checks
 from levelport.objective import Objective, Point
-from levelport.optim.step_rule import Step
-from levelport.optim.transaction import Stride
-from levelport.solvers import TeleportResult
+from levelport.optim.first_step import StabilityLimit
+from levelport.optim.step_rule import Arrival, Step, StepRule
 
 
 @dataclass(frozen=True)
-class FixedStep:
+class FixedStep(StepRule):
     """x⁺ = x - lr ∇f(x).
 
     Args:
@@ -28,16 +27,15 @@ class FixedStep:
         checks.positive(lr=self.lr)
 
     @property
-    def stride(self) -> Stride:
-        """What a teleport has to leave room for."""
-        return Stride.fixed(self.lr)
+    def stability_limit(self) -> StabilityLimit:
+        return StabilityLimit.fixed(self.lr)
 
-    def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
+    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
         return Step(objective.at(point.x - self.lr * point.gradient), None, self.lr)
 
 
 @dataclass(frozen=True)
-class Momentum:
+class Momentum(StepRule):
     """Heavy ball as torch's SGD has it: b ← momentum b + (1 - dampening) ∇f(x), b₀ = ∇f(x₀); x⁺ = x - lr b.
 
     Args:
@@ -58,12 +56,11 @@ class Momentum:
         checks.one_of("at_teleport", self.at_teleport, ("keep", "reset"))
 
     @property
-    def stride(self) -> Stride:
-        """What a teleport has to leave room for."""
-        return Stride.fixed(self.lr, self.momentum, self.dampening)
+    def stability_limit(self) -> StabilityLimit:
+        return StabilityLimit.fixed(self.lr, self.momentum, self.dampening)
 
-    def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
-        buffer: Tensor | None = None if teleport is not None and self.at_teleport == "reset" else state
+    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
+        buffer: Tensor | None = None if arrival is not None and self.at_teleport == "reset" else state
         gradient = point.gradient
         buffer = gradient if buffer is None else self.momentum * buffer + (1.0 - self.dampening) * gradient
         return Step(objective.at(point.x - self.lr * buffer), buffer, self.lr)

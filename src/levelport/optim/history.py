@@ -1,7 +1,7 @@
-"""What an optimizer has seen so far, for schedules that look before they leap.
+"""What a run has seen so far, for adaptive schedules.
 
-A *tick* is the unit of the schedule: a step, or an epoch of steps whose losses are averaged. Everything here is
-plain numbers, so that a checkpoint can hold it.
+A *tick* is the unit of the schedule: a step, or an epoch of steps whose losses are averaged; with ``teleport_on``, an
+evaluation of that loss. Everything here is plain numbers, so that a checkpoint can hold it.
 """
 
 from __future__ import annotations
@@ -19,66 +19,42 @@ JUMP_TICKS = 20
 """Plain ticks by which the noise of the losses is judged."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # one per step: frozen ones take longer to make
 class Tick:
     """One look at the run, before any teleport of that tick.
 
     Attributes:
         index: which step or epoch.
-        value, gradient_norm: f and ‖∇f‖ there (NaN if nobody asked for the norm).
+        value: f there.
         cost: gradient equivalents spent up to here.
     """
 
     index: int
     value: float
-    gradient_norm: float
     cost: float
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One teleport and the step that followed it.
+    """One teleport and the steps up to the next tick.
 
     Attributes:
         index: the tick at which it happened.
         cost: gradient equivalents of the teleport; of the whole tick once that is known.
         decrease: of f from before the teleport to the next tick; NaN until that is known.
         plain_rate: decrease of f per gradient equivalent of the plain steps before it; NaN if there were none.
-        fresh: whether that rate was measured since the teleport before this one.
-        value, cost_before: f and the cost of the run when it began.
+        cost_before: the cost of the run when it began.
         scale: what losses are measured against there.
         jump: the largest rise between plain losses before it.
-        value_later, cost_later: f and the cost of the run at the first tick from :attr:`horizon` on; NaN until then,
-            and also where another teleport came first.
     """
 
     index: int
     cost: float
     decrease: float = math.nan
     plain_rate: float = math.nan
-    fresh: bool = True
-    value: float = math.nan
     cost_before: float = 0.0
     scale: float = 1.0
     jump: float = 0.0
-    value_later: float = math.nan
-    cost_later: float = math.nan
-
-    @property
-    def horizon(self) -> float:
-        """The cost of the run when plain steps have cost twice what the trial cost."""
-        return self.cost_before + 3.0 * self.cost
-
-    @property
-    def worth(self) -> float:
-        """How many times more it decreased f than plain steps would have for the same cost; 0 while unknown.
-
-        Where plain steps make no progress, any decrease is worth its cost.
-        """
-        if not self.decrease > 0.0:
-            return 0.0
-        forgone = self.cost * self.plain_rate
-        return self.decrease / forgone if forgone > 0.0 else math.inf
 
 
 class History:
@@ -86,41 +62,44 @@ class History:
 
     Attributes:
         product_cost: gradient equivalents of a Hessian-vector product, as the solver makes them.
+        unit: of a gradient of the loss that is teleported on, in gradients of steps.
     """
 
     def __init__(self) -> None:
         self.ticks: list[Tick] = []
         self.trials: list[Trial] = []
         self.product_cost = 1.0
+        self.unit = 1.0
 
-    def observe(self, index: int, value: float, gradient_norm: float, cost: float) -> None:
+    def observe(self, index: int, value: float, cost: float) -> None:
         """Record a tick; completes the record of a teleport at the previous one."""
         if self.trials and self.ticks and self.trials[-1].index == self.ticks[-1].index:
             before, trial = self.ticks[-1], self.trials[-1]
-            # The bill of the tick, teleport and ordinary step together.
+            # The cost of the tick, teleport and ordinary step together.
             self.trials[-1] = replace(trial, cost=cost - before.cost, decrease=before.value - value)
-        # Noted when it happens: the tick itself will be forgotten.
-        if self.trials and math.isnan(self.trials[-1].cost_later) and cost >= self.trials[-1].horizon:
-            self.trials[-1] = replace(self.trials[-1], value_later=value, cost_later=cost)
-        self.ticks.append(Tick(index, value, gradient_norm, cost))
-        del self.ticks[:-KEPT_TICKS]
+        self.ticks.append(Tick(index, value, cost))
+        if len(self.ticks) > 2 * KEPT_TICKS:
+            del self.ticks[:-KEPT_TICKS]
 
     def teleported(self, cost: float) -> None:
         """Record a teleport at the last tick, with its cost."""
-        plain = self.plain_ticks()
-        now = self.ticks[-1]
+        plain, now = self.plain_ticks(), self.ticks[-1]
         self.trials.append(
             Trial(
                 now.index,
                 cost,
                 plain_rate=self.plain_rate(),
-                fresh=len(plain) >= 2,
-                value=now.value,
                 cost_before=now.cost,
-                scale=scale_of([tick.value for tick in self.ticks]),
-                jump=jump_of([tick.value for tick in plain[-JUMP_TICKS:]]),
+                scale=self.scale,
+                jump=jump_of(plain[-JUMP_TICKS:]),
             )
         )
+
+    @property
+    def scale(self) -> float:
+        """What losses are measured against: |f|, or the decrease so far where f may be negative."""
+        now = self.ticks[-1].value
+        return max(now if now > 0.0 else self.ticks[0].value - now, 1e-300)
 
     @property
     def last_teleport(self) -> int | None:
@@ -150,7 +129,7 @@ class History:
     def fastest_rate(self, window: int, among: int) -> float:
         """The largest such rate over ``window`` ticks in a row among the last ``among`` plain ones.
 
-        Progress comes in bursts. What a trial may cost is judged by this rate: the mean is too hopeful just before one.
+        Progress comes in bursts. What a trial may cost is judged by this rate: just before a burst the mean is too low.
         """
         recent = self.plain_ticks()[-among - 1 :]
         rates = [
@@ -162,20 +141,15 @@ class History:
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers in lists and dicts."""
-        return {"ticks": [asdict(tick) for tick in self.ticks], "trials": [asdict(trial) for trial in self.trials]}
+        ticks = [[tick.index, tick.value, tick.cost] for tick in self.ticks]
+        return {"ticks": ticks, "trials": [asdict(trial) for trial in self.trials]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The inverse of :meth:`state_dict`."""
-        self.ticks = [Tick(**tick) for tick in state["ticks"]]
+        self.ticks = [Tick(*tick) for tick in state["ticks"]]
         self.trials = [Trial(**trial) for trial in state["trials"]]
 
 
-def scale_of(values: list[float]) -> float:
-    """What losses are measured against: |f|, or the decrease so far where f may be negative."""
-    now = values[-1]
-    return max(abs(now) if now > 0.0 else values[0] - now, 1e-300)
-
-
-def jump_of(values: list[float]) -> float:
+def jump_of(ticks: list[Tick]) -> float:
     """The largest rise from one loss to the next: what batches, or the optimizer, do without a teleport."""
-    return max((later - earlier for earlier, later in pairwise(values)), default=0.0)
+    return max((later.value - earlier.value for earlier, later in pairwise(ticks)), default=0.0)

@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from levelport import checks
+from levelport.numerics.lanczos import KrylovModel
 from levelport.numerics.lbfgs import QuasiNewton
 from levelport.numerics.strong_wolfe import strong_wolfe
 from levelport.objective import Objective, Point
-from levelport.optim.step_rule import Step, after_teleport
-from levelport.solvers import TeleportResult
+from levelport.optim.step_rule import Arrival, Step, StepRule, after_teleport
 from levelport.vectors import norm
 
 _MOST_PAIRS = 400
@@ -33,7 +32,7 @@ _FEWEST_PAIRS = 3
 
 
 @dataclass(frozen=True)
-class LBFGS:
+class LBFGS(StepRule):
     """The step rule for :func:`levelport.minimize`.
 
     Args:
@@ -47,7 +46,11 @@ class LBFGS:
         if self.memory is not None:
             checks.whole("memory", self.memory, at_least=1, why="None chooses it by the size of x")
 
-    def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
+    @property
+    def safe_after_teleport(self) -> bool:
+        return True
+
+    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
         model = self._model(objective, state)
         if model.informed:
             found = strong_wolfe(objective.at, point, -model.apply(point.gradient))
@@ -55,7 +58,7 @@ class LBFGS:
                 model.forget()  # the pairs describe other regions
         if not model.informed:
             size = point.gradient_norm
-            initial = after_teleport(teleport) or min(1.0, 1.0 / size if size > 0.0 else 1.0)
+            initial = after_teleport(arrival) or min(1.0, 1.0 / size if size > 0.0 else 1.0)
             if size > 0.0:  # no less than what shows in x, whatever its unit
                 initial = max(initial, math.sqrt(torch.finfo(objective.dtype).eps) * (float(norm(point.x)) / size))
             found = strong_wolfe(objective.at, point, -point.gradient, initial=initial)
@@ -65,16 +68,16 @@ class LBFGS:
         model.update(new.x - point.x, new.gradient - point.gradient)
         return Step(new, model, length)
 
-    def learn(self, objective: Objective, state: Any, pairs: tuple[Tensor, Tensor]) -> QuasiNewton:
-        """The state with the pairs (v, ∇²f v), rows of two matrices in the order of their curvatures, smallest first.
+    def learn(self, objective: Objective, state: Any, model: KrylovModel) -> QuasiNewton:
+        """The state with the Ritz pairs (v, ∇²f v) of ``model``, smallest curvatures first.
 
         Pairs without positive curvature are left out. Of a short memory they take at most one half.
         """
-        model = self._model(objective, state)
+        memory, pairs = self._model(objective, state), model.ritz_pairs()
         most = max(self.pairs(objective.dimension, objective.dtype) // 2, 1)
         for v, image in zip(*(rows[-most:] for rows in pairs), strict=True):
-            model.update(v, image)
-        return model
+            memory.update(v, image)
+        return memory
 
     def pairs(self, dimension: int, dtype: torch.dtype) -> int:
         """Pairs kept for x of this size."""

@@ -21,9 +21,8 @@ from levelport.numerics.strong_wolfe import strong_wolfe
 from levelport.objective import Objective, Point
 from levelport.objectives.parameters import ParametersObjective
 from levelport.optim.closures import StepLoss
-from levelport.optim.step_rule import Step
+from levelport.optim.step_rule import Arrival, Step, StepRule
 from levelport.optim.torch_base import FlatOptimizer
-from levelport.solvers import TeleportResult
 
 
 def newton_direction(point: Point, max_hvps: int) -> Tensor:
@@ -33,7 +32,7 @@ def newton_direction(point: Point, max_hvps: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Newton:
+class Newton(StepRule):
     """The step rule for :func:`levelport.minimize`.
 
     Args:
@@ -48,7 +47,11 @@ class Newton:
         checks.whole("max_hvps", self.max_hvps, at_least=1)
         check_line_search(self.step)
 
-    def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
+    @property
+    def safe_after_teleport(self) -> bool:
+        return True
+
+    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
         direction = newton_direction(point, self.max_hvps)
         if self.step != "strong-wolfe":
             return Step(objective.at(point.x + self.step * direction, curvature=True), None, self.step)

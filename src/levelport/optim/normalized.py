@@ -14,13 +14,12 @@ from torch import Tensor
 from levelport import checks
 from levelport.objective import Objective, Point
 from levelport.optim.closures import StepLoss
-from levelport.optim.step_rule import Step
+from levelport.optim.step_rule import Arrival, Step, StepRule
 from levelport.optim.torch_base import FlatOptimizer
-from levelport.solvers import TeleportResult
 
 
 @dataclass(frozen=True)
-class Normalized:
+class Normalized(StepRule):
     """The step rule for :func:`levelport.minimize`."""
 
     lr: float
@@ -28,7 +27,7 @@ class Normalized:
     def __post_init__(self) -> None:
         checks.positive(lr=self.lr)
 
-    def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
+    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
         size = self.lr / point.gradient_norm if point.gradient_norm > 0.0 else 0.0
         return Step(objective.at(point.x - size * point.gradient), None, size)
 

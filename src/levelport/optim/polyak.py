@@ -17,9 +17,8 @@ from torch import Tensor
 from levelport import checks
 from levelport.objective import Objective, Point
 from levelport.optim.closures import StepLoss
-from levelport.optim.step_rule import Step
+from levelport.optim.step_rule import Arrival, Step, StepRule
 from levelport.optim.torch_base import FlatOptimizer
-from levelport.solvers import TeleportResult
 
 
 def polyak_step(value: float, f_star: float, gradient_norm: float) -> float:
@@ -29,7 +28,7 @@ def polyak_step(value: float, f_star: float, gradient_norm: float) -> float:
 
 
 @dataclass(frozen=True)
-class Polyak:
+class Polyak(StepRule):
     """The step rule for :func:`levelport.minimize`.
 
     Args:
@@ -44,7 +43,7 @@ class Polyak:
         checks.number("max_step", self.max_step, above=0.0)
         checks.number("f_star", self.f_star)
 
-    def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
+    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
         size = min(self.max_step, polyak_step(point.value, self.f_star, point.gradient_norm))
         return Step(objective.at(point.x - size * point.gradient), None, size)
 

@@ -1,4 +1,4 @@
-"""When to teleport, decided in advance. Schedules that watch the run are in :mod:`levelport.optim.when_it_pays`.
+"""When to teleport, decided in advance. The adaptive schedule is in :mod:`levelport.optim.affordable`.
 
 A schedule is a frozen description. What it decides depends on the tick (the number of the step or epoch, from 0) and
 the :class:`~levelport.optim.history.History` alone, so a run resumes from a checkpoint of those two.
@@ -25,7 +25,7 @@ class Limits:
 
     Attributes:
         max_hvps: products for its model.
-        least_decrease: where the model promises less decrease of f, the move is not made.
+        least_decrease: where the model predicts less decrease of f, the move is not made.
     """
 
     max_hvps: int
@@ -51,12 +51,7 @@ class Schedule(ABC):
 
     @property
     def watches(self) -> bool:
-        """Whether the decision depends on losses or gradient norms."""
-        return False
-
-    @property
-    def watches_gradient(self) -> bool:
-        """Whether it depends on gradient norms, which only those know who take the steps."""
+        """Whether the decision depends on losses."""
         return False
 
     @abstractmethod
@@ -89,8 +84,12 @@ class Schedule(ABC):
         return step <= self.last * steps_per_epoch
 
     def limits(self, history: History) -> Limits | None:
-        """What the teleport that is due may use, where the schedule has an opinion."""
+        """What the teleport that is due may use; None leaves it to the solver's own limits."""
         return None
+
+    def declines_because(self, history: History) -> str:
+        """Why no teleport was due for many steps, for people; empty where that was decided in advance."""
+        return ""
 
     @property
     def _one(self) -> str:
@@ -99,13 +98,7 @@ class Schedule(ABC):
 
 @dataclass(frozen=True)
 class Never(Schedule):
-    """No teleports but those made by hand.
-
-    Args:
-        why: a sentence for people who wonder.
-    """
-
-    why: str = ""
+    """No teleports but those made by hand."""
 
     def due(self, tick: int, history: History) -> bool:
         return False
@@ -115,7 +108,7 @@ class Never(Schedule):
         return -1
 
     def __str__(self) -> str:
-        return f"never: {self.why}" if self.why else "never"
+        return "never"
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,24 @@ and out. The same arithmetic serves the torch optimizers.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from levelport.numerics.lanczos import KrylovModel
 from levelport.objective import Objective, Point
-from levelport.solvers import TeleportResult
+from levelport.optim.first_step import UNLIMITED, StabilityLimit
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """The move that has just led to a point.
+
+    Attributes:
+        curvature: λ along the gradient there, if the first step is the rule's to take; NaN where it has been taken.
+    """
+
+    curvature: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -29,11 +42,26 @@ class Step:
     size: float
 
 
-class StepRule(Protocol):
+class StepRule(ABC):
     """One method of descent."""
 
-    def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
-        """The step from ``point``; ``state`` is None at first, ``teleport`` what has just led to ``point``, if any."""
+    @property
+    def safe_after_teleport(self) -> bool:
+        """Whether it may step from where the gradient is large: it searches, or does not step by its length."""
+        return False
+
+    @property
+    def stability_limit(self) -> StabilityLimit:
+        """What a move has to leave room for."""
+        return UNLIMITED
+
+    @abstractmethod
+    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
+        """The step from ``point``; ``state`` is None at first, ``arrival`` the move that has led to it, if any."""
+
+    def learn(self, objective: Objective, state: Any, model: KrylovModel) -> Any:
+        """The state with what a teleport's model has found out about f; most rules have no use for it."""
+        return state
 
 
 def newton_step_size(curvature: float) -> float | None:
@@ -41,8 +69,6 @@ def newton_step_size(curvature: float) -> float | None:
     return 1.0 / curvature if curvature > 0.0 else None
 
 
-def after_teleport(teleport: TeleportResult | None) -> float | None:
+def after_teleport(arrival: Arrival | None) -> float | None:
     """:func:`newton_step_size` of the teleport that led here, if its first step is still to be taken."""
-    if teleport is None or not math.isnan(teleport.first_step):
-        return None
-    return newton_step_size(teleport.curvature)
+    return None if arrival is None else newton_step_size(arrival.curvature)

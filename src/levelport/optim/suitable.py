@@ -8,6 +8,9 @@ from torch import Tensor
 from levelport import checks
 from levelport.objective import ObjectiveError
 from levelport.objectives.structure import check_leaves, check_separate
+from levelport.optim.affordable import WhileAffordable
+from levelport.optim.armijo import ArmijoSGD
+from levelport.optim.polyak import PolyakSGD
 from levelport.optim.schedules import Schedule
 
 
@@ -49,6 +52,25 @@ def check_parameters(parameters: list[Tensor]) -> None:
     distinct = list(dict.fromkeys(parameters))
     check_leaves(distinct, "the optimizer's parameters")
     check_separate(distinct)
+
+
+def schedule_for(optimizer: torch.optim.Optimizer, *, distributed: bool) -> Schedule:
+    """The default schedule; an error where there is none, which says what to pass."""
+    if distributed:
+        raise ValueError(
+            "schedule: with distribute= there is no default schedule, because ranks see different losses and would "
+            "decide differently. Pass one that is fixed in advance, such as schedule=Every(50), or Never()."
+        )
+    inside = innermost(optimizer)
+    if isinstance(inside, (ArmijoSGD, PolyakSGD)):
+        return WhileAffordable()
+    if isinstance(inside, torch.optim.SGD) and not any(group["momentum"] for group in inside.param_groups):
+        return WhileAffordable()
+    kind = "SGD with momentum" if isinstance(inside, torch.optim.SGD) else type(inside).__name__
+    raise ValueError(
+        f"schedule: {kind} has no default schedule, because none was found that helps. Pass schedule=Every(50) to "
+        "teleport all the same, or Never() to teleport by hand."
+    )
 
 
 def check_schedule(schedule: object, steps_per_epoch: int | None, *, distributed: bool) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -24,15 +24,14 @@ from levelport import checks
 from levelport.objective import Objective
 from levelport.objectives.batches import Batches, Loss
 from levelport.objectives.isolation import RandomState
-from levelport.optim import defaults
 from levelport.optim.armijo import ArmijoSGD
 from levelport.optim.closures import StepLoss
-from levelport.optim.history import History
 from levelport.optim.newton_cg import NewtonCG
+from levelport.optim.result import TeleportStep
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
 from levelport.optim.torch_base import FlatOptimizer
-from levelport.solvers import Solver, TeleportResult
+from levelport.solvers import Solver
 
 _OURS = "levelport"
 """The one key of ours in a ``state_dict`` that otherwise is the wrapped optimizer's."""
@@ -50,13 +49,26 @@ class Teleported(FlatOptimizer):
     """An optimizer that teleports before some of its steps.
 
     Args:
-        optimizer: does the steps.
-        schedule, solver, momentum, teleport_on, metric, noise, first_step,
-            steps_per_epoch, distribute: when and how to teleport, see :class:`~levelport.Teleporter`.
+        optimizer: takes the steps.
+        schedule: when to teleport, in steps: ``Every(50)``, ``At([0, 100])``, ``Never()``. None is
+            :class:`~levelport.optim.WhileAffordable` for SGD without momentum, ``ArmijoSGD`` and ``PolyakSGD``; other
+            optimizers need a schedule, because none was found that helps them.
+        solver: how to teleport: "krylov" (brief), "auto", "sqp", or one with limits, ``Krylov(max_hvps=10)``.
+        momentum: at a teleport, "keep" the optimizer's state (momentum buffers, second moments), or "reset" it.
+        teleport_on: what to teleport on, if not the loss of the step: a loss over a fixed sample, or
+            :class:`~levelport.Batches`. With mini-batches this is what lets the default schedule act.
+        metric: weights of the norm of gradients, flat; "optimizer" for what Adam divides by; None is the ordinary norm.
+        noise: "refuse" raises if two evaluations at one point differ (dropout), "replay" repeats the random numbers.
+        first_step: "included" makes the teleport and a checked gradient step from it one move, "optimizer" leaves that
+            step to the optimizer; None chooses by the optimizer.
+        steps_per_epoch: needed by schedules in epochs.
         after_backward: called when the gradients of a step are in ``.grad``, for instance to clip them.
+        distribute: wraps the objective of a teleport over several ranks; needs a schedule.
+
+    :class:`~levelport.Teleporter` says more about each; ``optimizer.teleporter.summary()`` tells what was tried.
 
     Attributes:
-        last_teleport: the :class:`TeleportResult` of the last teleport, None before the first.
+        last_teleport: the :class:`~levelport.optim.TeleportStep` of the last teleport, None before the first.
         wrapped: the optimizer.
         teleporter: the :class:`~levelport.Teleporter`.
 
@@ -72,7 +84,7 @@ class Teleported(FlatOptimizer):
         optimizer: torch.optim.Optimizer,
         schedule: Schedule | None = None,
         *,
-        solver: str | Solver = defaults.SOLVER,
+        solver: str | Solver = "krylov",
         momentum: Literal["keep", "reset"] = "keep",
         teleport_on: Loss | Batches | None = None,
         metric: Tensor | Literal["optimizer"] | None = None,
@@ -138,17 +150,17 @@ class Teleported(FlatOptimizer):
         return self.teleporter.iteration
 
     @property
-    def history(self) -> History:
-        """What schedules have seen of the run."""
-        return self.teleporter.history
-
-    @property
-    def last_teleport(self) -> TeleportResult | None:
+    def last_teleport(self) -> TeleportStep | None:
         """The last teleport, None before the first and after a resume."""
         return self.teleporter.last_teleport
 
-    # torch's own signature has closures that return float.
-    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:  # type: ignore[override]
+    @overload  # type: ignore[override]  # torch's own signature has closures that return float
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], Tensor]) -> Tensor: ...
+
+    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
         """Teleport if the schedule says so, then let the wrapped optimizer take its step.
 
         Args:
@@ -164,26 +176,26 @@ class Teleported(FlatOptimizer):
             self.teleporter.count()
             self.wrapped.step()
             return None
+        teleporter, on_other = self.teleporter, self.teleporter.teleport_on is not None
         searches = isinstance(self.wrapped, (ArmijoSGD, NewtonCG))  # they need the loss itself
-        either = not searches and (self.teleporter.teleport_on is not None or not self.teleporter.left)
+        either = not searches and (on_other or not teleporter.left)
         step_loss = StepLoss(closure, self.all_parameters(), after_backward=self._after_backward, either=either)
         loss = step_loss.evaluate_first()
-        on_other = self.teleporter.teleport_on is not None
-        if step_loss.accumulates and on_other and (self.schedule.watches or self.teleporter.planned):
+        if step_loss.accumulates and on_other and (self.schedule.watches or teleporter.planned):
             raise TypeError(_ACCUMULATED)  # before anything moves
-        size = self.gradient_norm() if self.schedule.watches else math.nan
         own = None if step_loss.standard else closure
-        result = self.teleporter.teleport_if_due(own, float(loss), size, random_state=step_loss.random_state)
+        value = float(loss) if teleporter.needs_loss else None
+        result = teleporter.teleport_if_due(own, value, random_state=step_loss.random_state)
         if result is not None:
             self._prepare_first_step(result)
-        if self.teleporter.moved and step_loss.accumulates:  # a move was undone
+        if teleporter.moved and step_loss.accumulates:  # a move was undone
             raise TypeError(_ACCUMULATED)
-        step_loss.settle(self.teleporter.moved)
+        step_loss.settle(teleporter.moved)
         self.wrapped.step(step_loss)  # type: ignore[arg-type]
-        self.teleporter.charge(step_loss.ledger.read().gradient_equivalents)
+        teleporter.charge(step_loss.ledger.read().gradient_equivalents)
         return loss
 
-    def teleport(self, loss: Loss | Batches, *, random_state: RandomState | None = None) -> TeleportResult:
+    def teleport(self, loss: Loss | Batches, *, random_state: RandomState | None = None) -> TeleportStep:
         """Teleport now, on ``loss``; see :meth:`levelport.Teleporter.teleport`."""
         result = self.teleporter.teleport(loss, random_state=random_state)
         self._prepare_first_step(result)
@@ -193,11 +205,10 @@ class Teleported(FlatOptimizer):
         """Call ``hook(result)`` after every teleport."""
         return self.teleporter.register_teleport_hook(hook)
 
-    def _prepare_first_step(self, result: TeleportResult) -> None:
+    def _prepare_first_step(self, result: TeleportStep) -> None:
         # Where no teleport was made, or a lower point taken instead of one, the next step is an ordinary one.
-        arrived = self.teleporter.moved and result.gain > 1.0
-        if arrived and isinstance(self.wrapped, ArmijoSGD) and self.teleporter.first_step == "optimizer":
-            self.wrapped.after_teleport(result.curvature)
+        if result.kind == "teleport" and isinstance(self.wrapped, ArmijoSGD) and math.isnan(result.first_step):
+            self.wrapped.after_teleport(result.teleport.curvature)
 
     def state_dict(self) -> dict[str, Any]:
         """The wrapped optimizer's, in torch's shape, and ours under the one key "levelport"."""
@@ -209,7 +220,7 @@ class Teleported(FlatOptimizer):
         if _OURS in state_dict:
             self.teleporter.load_state_dict(state_dict[_OURS])
         else:
-            self.teleporter.let_go()
+            self.teleporter.policy.monitor.end()
 
     def __getstate__(self) -> dict[str, Any]:
         """All but what belongs to this object alone: hooks, and the ``step`` that an LR scheduler has put into it."""

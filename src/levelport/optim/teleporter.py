@@ -1,16 +1,13 @@
 """``Teleporter``: teleports the parameters of an optimizer and never steps.
 
-It is what every training loop has room for, whoever owns the step: a plain loop, a callback of a framework, a wrapper
-such as :class:`~levelport.Teleported`. The schedule counts calls of :meth:`Teleporter.maybe`, one per step.
-
-By default a move is the teleport *and* the first step from there, checked (:mod:`levelport.optim.transaction`), so that
-the optimizer goes on at no higher a loss and with a gradient of ordinary size; and it is undone if the next losses rise
-above the level that was left (:mod:`levelport.optim.undo`). ``first_step="optimizer"`` leaves the parameters at the
-teleported point itself.
+It fits into every training loop, whoever owns the step: a plain loop, a callback of a framework, a wrapper such as
+:class:`~levelport.Teleported`. The schedule counts calls of :meth:`Teleporter.maybe`, one per step. What is decided is
+decided by :mod:`levelport.optim.policy`; here x lives in the parameters of an optimizer.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 import warnings
@@ -24,72 +21,81 @@ from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from levelport import checks
-from levelport.objective import Cost, NotDeterministicError, Objective, Point
+from levelport.objective import NotDeterministicError, Objective, Point
 from levelport.objectives.batches import Batches, Loss, check_loss
 from levelport.objectives.distributed import agreed, data_parallel
-from levelport.objectives.isolation import RandomState
+from levelport.objectives.isolation import RandomState, finish, recover
 from levelport.objectives.metric import InMetric
 from levelport.objectives.parameters import ParametersObjective
-from levelport.optim import defaults
 from levelport.optim.armijo import ArmijoSGD
-from levelport.optim.closures import RIGHT_FORM, StepLoss
-from levelport.optim.history import History
+from levelport.optim.closures import MAYBE_FORM, NEEDS_LOSS, StepLoss
+from levelport.optim.first_step import UNLIMITED, StabilityLimit, check_unused
 from levelport.optim.moving import moving, part_for, stepping, trainable, whole_with
 from levelport.optim.newton_cg import NewtonCG
+from levelport.optim.policy import Taken, TeleportPolicy
+from levelport.optim.result import TeleportStep
 from levelport.optim.schedules import Schedule
 from levelport.optim.second_moments import check_metric, optimizer_metric
-from levelport.optim.suitable import check_optimizer, check_parameters, check_schedule, innermost
-from levelport.optim.transaction import Landing, Stride, check_unused, land
-from levelport.optim.undo import KEPT, Guard, OptimizerBack, tell_of_steps
-from levelport.solvers import Move, Solver, State, TeleportResult, move_from, solver_named
+from levelport.optim.suitable import check_optimizer, check_parameters, check_schedule, innermost, schedule_for
+from levelport.optim.undo import KEPT, OptimizerSnapshot, fingerprint, tell_of_steps
+from levelport.solvers import Solver, solver_named
 
-Hook = Callable[[TeleportResult], object]
-"""Called with the result of every teleport."""
+Hook = Callable[[TeleportStep], object]
+"""Called with what became of every teleport."""
 
+LOG = logging.getLogger("levelport")
 
 _REPLAY = "Or pass noise='replay', with which every evaluation of a teleport sees the same random numbers."
+_SILENT = 200  # steps without a trial after which an adaptive schedule says why
+_SHARE = 0.05  # of the cost of steps that evaluations of teleport_on for an adaptive schedule may add
 
 
 class Teleporter:
     """Moves the parameters of an optimizer to where the gradient is larger, at no higher a loss.
 
+    By default a move is the teleport *and* the first step from there, checked (:mod:`levelport.optim.first_step`), so
+    that the optimizer goes on at no higher a loss and with a gradient of ordinary size; and it is undone, with a
+    warning, if the next losses rise above the level that was left (:mod:`levelport.optim.undo`).
+
     Args:
         optimizer: whose parameters move. It is never asked to step.
         schedule: when :meth:`maybe` teleports; :class:`~levelport.Never` leaves it to calls of :meth:`teleport`. None
-            chooses by the kind of the optimizer: :class:`~levelport.optim.LossAccount` for gradient methods,
-            :class:`~levelport.optim.Horizon` for momentum, ``Never`` for all others.
+            is :class:`~levelport.optim.WhileAffordable` for SGD without momentum, ``ArmijoSGD`` and ``PolyakSGD``;
+            other optimizers need a schedule, because none was found that helps them.
         solver: how to teleport: "krylov", "auto", "sqp", or one with limits of its own, ``Auto(max_hvps=10)``.
         momentum: at a teleport, "keep" the optimizer's state (momentum buffers, second moments), or "reset" it.
-        teleport_on: what teleports work on, if not the loss of the step: a full-batch loss, or :class:`Batches`. A move
-            on part of the data may raise the loss on the rest: it is measured on ``Batches.unused``, or on the step's
-            own batch, and the move shortened or refused; the result says so.
+        teleport_on: what teleports work on, if not the loss of the step: a full-batch loss, or :class:`Batches`. An
+            adaptive schedule then judges by that loss, evaluated now and then, so that noise of batches does not
+            matter; for what it costs, each batch of ``Batches`` counts as one batch of a step. A move on part of the
+            data may raise the loss on the rest: it is measured on ``Batches.unused``, or on the step's own batch, and
+            the move shortened or refused; the result says so.
         metric: the norm in which gradients are measured, see :func:`levelport.teleport`: a flat tensor of weights, or
             "optimizer" for what Adam and its relatives divide by. None is the ordinary norm.
         noise: "refuse" raises if two evaluations at one point differ (dropout), "replay" repeats the random numbers.
-            A schedule that watches, as the defaults do, is nobody's order to teleport at this step: there "refuse"
-            leaves the trial out, warns once, and training goes on.
+            An adaptive schedule does not require a teleport at this step, so there "refuse" only warns, once.
         first_step: "included" makes the teleport and a checked gradient step of size 1/λ from it one move; "optimizer"
             leaves the first step to the optimizer, Algorithm 1 of the paper. None takes "optimizer" for
             :class:`~levelport.optim.ArmijoSGD` and :class:`~levelport.optim.NewtonCG`, whose line searches are safe
             there, and "included" for all others.
         steps_per_epoch: needed by schedules in epochs.
         distribute: wraps the objective of a teleport, for instance
-            ``functools.partial(DistributedObjective, samples=len(shard))``. None averages over the ranks of the default
-            process group, if there is one, as DistributedDataParallel does, so that ranks never drift apart.
+            ``functools.partial(DistributedObjective, samples=len(shard))``; needs a schedule. None averages over the
+            ranks of the default process group, if there is one, as DistributedDataParallel does, so that ranks never
+            drift apart.
 
     Attributes:
-        last_teleport: the :class:`TeleportResult` of the last teleport, None before the first.
+        last_teleport: the :class:`TeleportStep` of the last teleport, None before the first.
         iteration: steps counted so far.
-        teleports: teleports made, with their first step.
-        descents: other moves made: no teleport was worth it, and the bottom of the solver's model was taken as an
-            ordinary step down.
-        moves, undone: both together, and those among them that were taken back.
-        moved: whether the last call changed the parameters, by a move or by taking one back: gradients evaluated before
-            it are out of date. ``last_teleport.moved`` says whether the last teleport did.
+        spent: gradient equivalents of the run so far: steps, evaluations of the loss, and teleports.
+        moved: whether the last call changed the parameters, by a move or by undoing one: gradients evaluated before it
+            are out of date.
+        policy: the :class:`~levelport.optim.policy.TeleportPolicy`, with the history and the counts.
 
     A parameter group whose learning rate is exactly 0 at the time of a teleport stands still, as it does in steps.
     Where all groups have 0 (the first step of a warm-up) that freezes nothing: a teleport that was asked for moves all
-    of them, and a schedule that watches makes no trial. ``requires_grad=False`` freezes in any case.
+    of them, and an adaptive schedule makes no trial. ``requires_grad=False`` freezes in any case.
+
+    Threads may teleport different models at the same time; a model must not be used by two threads at once.
 
     Example:
         >>> from levelport.optim import Every
@@ -99,8 +105,8 @@ class Teleporter:
         >>> teleporter = Teleporter(optimizer, Every(50))
         >>> loss = lambda: torch.nn.functional.mse_loss(model(x), y)
         >>> result = teleporter.maybe(loss)      # before every step
-        >>> result.violation
-        0.0
+        >>> result.moved
+        True
     """
 
     def __init__(
@@ -108,7 +114,7 @@ class Teleporter:
         optimizer: torch.optim.Optimizer,
         schedule: Schedule | None = None,
         *,
-        solver: str | Solver = defaults.SOLVER,
+        solver: str | Solver = "krylov",
         momentum: Literal["keep", "reset"] = "keep",
         teleport_on: Loss | Batches | None = None,
         metric: Tensor | Literal["optimizer"] | None = None,
@@ -119,7 +125,7 @@ class Teleporter:
     ) -> None:
         check_optimizer(optimizer)
         if schedule is None:
-            schedule = defaults.schedule_for(innermost(optimizer)) if distribute is None else defaults.RANKS_SCHEDULE
+            schedule = schedule_for(optimizer, distributed=distribute is not None)
         check_schedule(schedule, steps_per_epoch, distributed=distribute is not None)
         checks.one_of("momentum", momentum, ("keep", "reset"))
         checks.one_of("noise", noise, ("refuse", "replay"))
@@ -127,121 +133,127 @@ class Teleporter:
             checks.function("distribute", distribute, of="objective")
         if momentum == "reset" and isinstance(innermost(optimizer), torch.optim.Adagrad):
             raise ValueError("momentum='reset' does not work with Adagrad, which makes its state only once.")
-        self.optimizer = optimizer
-        check_parameters(self.parameters())
-        self.schedule = schedule
-        self.solver = solver_named(solver)
-        self.momentum = momentum
         if teleport_on is not None:
             check_loss("teleport_on", teleport_on)
-        self.teleport_on = teleport_on
-        check_metric(metric, innermost(optimizer), self.parameters())
-        self.metric = metric
-        self._weighed = self.parameters() if isinstance(metric, Tensor) else []  # whose weights these are
-        self.noise = noise
-        self.steps_per_epoch = steps_per_epoch
-        self.last_teleport: TeleportResult | None = None
-        self.iteration = 0
-        self.history = History()
-        self._solver_state: State = {}
-        self.history.product_cost = self.solver.product_cost(self.parameters()[0].dtype)
         if first_step is not None:
             checks.one_of("first_step", first_step, ("included", "optimizer"))
+        self.optimizer = optimizer
+        check_parameters(self.parameters())
+        check_metric(metric, innermost(optimizer), self.parameters())
+        self.momentum = momentum
+        self.teleport_on = teleport_on
+        self.metric = metric
+        self.noise = noise
+        self.steps_per_epoch = steps_per_epoch
         searches = isinstance(innermost(optimizer), (ArmijoSGD, NewtonCG))
-        self.first_step = first_step or ("optimizer" if searches else "included")
-        self.teleports, self.descents, self.moved = 0, 0, False
-        self._guard: Guard[OptimizerBack] = Guard(noisy=True)
-        self._looked = False  # at the loss before the step to come
-        tell_of_steps(optimizer, self._stepped)
+        included = not searches if first_step is None else first_step == "included"
+        self.policy: TeleportPolicy[OptimizerSnapshot] = TeleportPolicy(
+            schedule, solver_named(solver), first_step=included, noisy=True, undoes=distribute is None
+        )
+        self.policy.history.product_cost = self.policy.solver.product_cost(self.parameters()[0].dtype)
+        if isinstance(teleport_on, Batches):
+            self.policy.history.unit = float(len(teleport_on.batches))
+        self.last_teleport: TeleportStep | None = None
+        self.iteration, self.spent, self.moved = 0, 0.0, False
+        self._weighed = self.parameters() if isinstance(metric, Tensor) else []  # whose weights these are
         self._distribute = distribute
-        self._warned = False  # that the loss is noisy
-        self._spent = 0.0  # gradient equivalents since the start
-        self._losses: list[float] = []  # since the last tick
+        self._losses: list[float] = []  # since the last tick of a schedule in epochs
+        self._looked = False  # at the loss before the step to come
+        self._silent = 0  # steps since the last trial of an adaptive schedule
+        self._warned: set[str] = set()
+        self._known: Tensor | None = None  # fingerprint of the parameters after the last step, while a move is watched
         self._hooks: OrderedDict[int, Hook] = OrderedDict()
+        tell_of_steps(optimizer, self._stepped)
+
+    @property
+    def schedule(self) -> Schedule:
+        """When teleports take place."""
+        return self.policy.schedule
+
+    @property
+    def solver(self) -> Solver:
+        """How teleports are made."""
+        return self.policy.solver
+
+    @property
+    def teleports(self) -> int:
+        """Teleports made, with their first step."""
+        return self.policy.counts["teleports"]
+
+    @property
+    def descents(self) -> int:
+        """Other moves made: no teleport was worth it, and the bottom of the solver's model was taken as a step down."""
+        return self.policy.counts["descents"]
+
+    @property
+    def moves(self) -> int:
+        """Both together."""
+        return self.teleports + self.descents
+
+    @property
+    def undone(self) -> int:
+        """Moves that were taken back."""
+        return self.policy.monitor.undone
 
     def parameters(self) -> list[Tensor]:
         """The parameters that may move: those with ``requires_grad``, of all groups."""
         return trainable(self.optimizer)
 
-    def maybe(self, loss: Loss) -> TeleportResult | None:
+    def maybe(self, loss: Loss) -> TeleportStep | None:
         """Count a step, and teleport if the schedule says so. Call it once before every step of the optimizer.
 
         Args:
             loss: a loss-only callable, ``lambda: loss_fn(model(x), y)``; no ``backward()`` inside.
 
         Returns:
-            The result of the teleport, None if none was due.
+            What became of the teleport, None if none was due.
 
-        The loss is evaluated once where somebody asks for it: a schedule that watches, or the watch over a move. That
-        one needs the losses of 20 steps before a teleport that is planned, to know how far they jump by themselves.
-        The first call evaluates it, too, so that a loss of the wrong form is refused there and not hundreds of steps
-        later.
+        The loss is evaluated where it is needed: by an adaptive schedule without ``teleport_on``, while a move may be
+        undone, in the 20 steps before a teleport that is fixed in advance, to know how far losses jump by themselves,
+        and in the first call, so that a loss of the wrong form is refused at once.
         """
-        if self.schedule.watches_gradient:
-            raise ValueError(
-                f"the schedule ({self.schedule}) needs the gradient of every step, which maybe() does not know. Use "
-                "WhenStalled(measure='progress'), or let levelport.Teleported take the steps."
-            )
         value = None
-        first = self.iteration == 0 and self.left and bool(self.parameters())
-        if self.schedule.watches or self.watching or self._soon or first:
-            value = StepLoss(loss, self.parameters()).value()
+        if self.needs_loss or (self.iteration == 0 and self.left and self.parameters()):
+            value = StepLoss(loss, self.parameters(), advice=MAYBE_FORM).value()
             self.charge(0.5)
         self.charge(1.0)  # what a plain step costs
-        return self.teleport_if_due(loss, value, math.nan)
+        return self.teleport_if_due(loss, value)
 
     def teleport_if_due(
-        self, loss: Loss | None, value: float | None, gradient_norm: float, *, random_state: RandomState | None = None
-    ) -> TeleportResult | None:
-        """The same for a caller who knows the loss and ‖∇f‖ at the parameters, and charges its steps itself.
+        self, loss: Loss | None, value: float | None, *, random_state: RandomState | None = None
+    ) -> TeleportStep | None:
+        """The same for a caller who knows the loss at the parameters, and charges its steps itself.
 
-        ``value`` may be None where neither schedule nor watch asks for it, ``loss`` None for closures with a backward.
+        ``value`` may be None where :attr:`needs_loss` is False, ``loss`` None for closures with a backward.
         """
         self.moved, self._looked = False, True
-        if value is None:
-            value = math.nan
-        elif self._distribute is None:
-            device = next(p.device for group in self.optimizer.param_groups for p in group["params"])
-            value = agreed(value, device)
-        back = self._guard.back
-        if back is not None and not back.leads_to(self.parameters()):
-            self._guard.let_go()  # layers were frozen or added: the point that was left is not one of this run any more
-        if (back := self._guard.look(value)) is not None:
-            back.restore(self.optimizer)
-            self.moved = True
+        if value is not None and self._distribute is None:
+            value = agreed(value, self.optimizer.param_groups[0]["params"][0].device)
+        if self._undo_if_risen(loss, value):
             self.iteration += 1
             return None
-        due = self._due(value, gradient_norm)
+        due = self._due(loss, value)
         self.iteration += 1
-        if self.schedule.watches and not stepping(self.optimizer):
-            due = False  # without steps there is nothing to compare a trial with
-        if not self._guard.grants(due, value):
+        if not due:
             return None
         target, other = (loss, None) if self.teleport_on is None else (self.teleport_on, loss)
         if target is None:
-            raise TypeError(RIGHT_FORM)
-        spent = self._spent
+            raise TypeError(NEEDS_LOSS)
+        spent = self.spent
         try:
-            result = self._teleport(target, random_state, level=value, due=True, unused=other)
+            return self._teleport(
+                target, random_state, level=math.nan if value is None else value, due=True, unused=other
+            )
         except NotDeterministicError as error:
             if not self.schedule.watches:
                 raise
-            self._warn_of_noise(error)
-            self.history.teleported(self._spent - spent)  # a trial that brought nothing: the next one waits longer
+            # An adaptive schedule does not require a teleport at this step: training goes on.
+            self.policy.made(None, False, self.spent - spent)
+            self._warn("noise", f"training goes on, but a teleport was left out, since {error} (Said once.)")
             return None
-        if self.schedule.watches:
-            self.history.teleported(result.cost.gradient_equivalents)
-        return result
-
-    def _warn_of_noise(self, error: NotDeterministicError) -> None:
-        """Once: nobody asked for a teleport at this very step, so training must not end with it."""
-        if not self._warned:
-            self._warned = True
-            message = f"training goes on, but a teleport was left out, since {error} (Said once.)"
-            warnings.warn(message, stacklevel=_users_level())
 
     def count(self) -> None:
-        """Count a step whose loss nobody knows; an error if the schedule asks for it there."""
+        """Count a step whose loss is not known; an error if the schedule asks for it there."""
         if self.schedule.watches or self.planned:
             raise TypeError(
                 f"the schedule ({self.schedule}) needs the loss: call step(lambda: loss_fn(model(x), y)). If gradients "
@@ -261,39 +273,82 @@ class Teleporter:
         return self.schedule.left(self.iteration, self.steps_per_epoch)
 
     @property
-    def _soon(self) -> bool:
-        """Whether a move that will be watched is planned for one of the next steps."""
+    def needs_loss(self) -> bool:
+        """Whether the loss before the next step is needed: by the schedule or by the undo monitor."""
+        if self.policy.monitor.watching or (self.schedule.watches and self.teleport_on is None):
+            return True
         steps = range(self.iteration, self.iteration + KEPT)
-        return self._can_undo and any(self.schedule.planned(step, self.steps_per_epoch) for step in steps)
+        return self.policy.undoes and any(self.schedule.planned(step, self.steps_per_epoch) for step in steps)
 
-    @property
-    def _can_undo(self) -> bool:
-        """Ranks see different losses and would decide differently, so that they do not watch."""
-        return self.first_step == "included" and self._distribute is None
+    def _undo_if_risen(self, loss: Loss | None, value: float | None) -> bool:
+        """Take the last move back if the loss has risen since, and if that is the move's doing."""
+        monitor = self.policy.monitor
+        if not monitor.watching or value is None:
+            return False
+        back, known = monitor.back, self._known
+        assert back is not None
+        parameters = self.parameters()
+        if not back.leads_to(parameters) or (known is not None and not known.equal(fingerprint(parameters))):
+            monitor.end()  # layers were frozen, or someone else has written to the parameters
+            return False
+        if not monitor.rises(value):
+            return False
+        if loss is not None and not self._lower_before(loss, value, back):
+            monitor.end()
+            return False
+        steps = monitor.steps
+        finish([lambda: back.restore(self.optimizer)])
+        monitor.undo()
+        self.moved = True
+        self._warn("", f"a teleport was undone: {steps} steps after it the loss is {value:.6g} and rises.")
+        return True
 
-    @property
-    def watching(self) -> bool:
-        """Whether a move may still be undone, so that the loss before the next step is asked for."""
-        return self._guard.watching
+    def _lower_before(self, loss: Loss, value: float, back: OptimizerSnapshot) -> bool:
+        """Whether this step's loss was lower at the point that was left; not so where the data have changed."""
+        objective = ParametersObjective(back.parameters, loss, noise="replay")
+        here, generators = objective.current(), RandomState.capture(objective.device)
+        try:
+            there = objective.at(back.x).value
+        finally:
+            finish([lambda: objective.load(here), generators.restore])
+        self.charge(0.5)
+        there = agreed(there, objective.device)
+        return there < value or (math.isfinite(there) and not math.isfinite(value))
 
-    def let_go(self) -> None:
-        """Watch the last move no longer: the parameters are not where it, and steps from there, have led.
+    def _due(self, loss: Loss | None, value: float | None) -> bool:
+        """Tell the policy what is new, and ask it."""
+        schedule, step_value = self.schedule, math.nan if value is None else value
+        tick = schedule.tick(self.iteration, self.steps_per_epoch)
+        if not schedule.watches:
+            return self.policy.due(tick, step_value, self.spent)
+        if not stepping(self.optimizer):
+            tick = None  # without steps there is nothing to compare a trial with
+        seen = step_value
+        if self.teleport_on is not None:
+            if self.iteration % max(1, math.ceil(0.5 * self.policy.history.unit / _SHARE)):
+                tick = None
+            if tick is not None:
+                seen = agreed(self._value_on(self.teleport_on), self.parameters()[0].device)
+        elif schedule.unit == "epochs":
+            self._losses.append(step_value)
+            if tick is not None:
+                seen, self._losses = sum(self._losses) / len(self._losses), []
+        due = tick is not None and self.policy.asks(tick, seen, self.spent)
+        self._silent = 0 if due else self._silent + 1
+        if self._silent == _SILENT:
+            why = schedule.declines_because(self.policy.history)
+            fixed = ", or teleport_on=Batches(loss, batches)" if self.teleport_on is None else ""
+            advice = f"schedule=Every(50){fixed}"
+            self._warn("silent", f"no teleport in {_SILENT} steps: {why}. Pass {advice}, to teleport. (Said once.)")
+        return self.policy.monitor.grants(due, step_value)
 
-        For whoever loads others, such as a checkpoint without a state of the teleporter.
-        """
-        self._guard.let_go()
+    def _value_on(self, loss: Loss | Batches) -> float:
+        """The loss that is teleported on, at the parameters, without a trace."""
+        self.charge(0.5 * self.policy.history.unit)
+        terms = loss.terms() if isinstance(loss, Batches) else [(1.0, loss)]
+        return sum(weight * StepLoss(term, self.parameters(), advice=NEEDS_LOSS).value() for weight, term in terms)
 
-    @property
-    def moves(self) -> int:
-        """Teleports and descents that were made."""
-        return self.teleports + self.descents
-
-    @property
-    def undone(self) -> int:
-        """Moves that were taken back."""
-        return self._guard.undone
-
-    def teleport(self, loss: Loss | Batches, *, random_state: RandomState | None = None) -> TeleportResult:
+    def teleport(self, loss: Loss | Batches, *, random_state: RandomState | None = None) -> TeleportStep:
         """Teleport now, on ``loss``. Gradients in ``.grad``, buffers and random generators stay as they are.
 
         Args:
@@ -301,16 +356,9 @@ class Teleporter:
             random_state: with noise="replay", where random numbers start; None is the present state.
 
         Returns:
-            The result; its ``x`` is the flat vector of the teleported parameters. Its ``moved`` says whether the move
-            was made; ``message`` says why not, or that it was a mere descent. If it was, the parameters are at ``x``,
-            or where the first step from there led, see ``first_step``, and ``value_after`` is the loss there.
+            What became of it: the teleport, whether the move was made and why not.
         """
         return self._teleport(loss, random_state, level=math.nan, due=False)
-
-    def _allowed(self, due: bool) -> Solver:
-        """The solver, within what the schedule allows a teleport that it asked for."""
-        limits = self.schedule.limits(self.history) if due else None
-        return self.solver if limits is None else limits.of(self.solver)
 
     def _teleport(
         self,
@@ -320,74 +368,78 @@ class Teleporter:
         level: float,
         due: bool,
         unused: Loss | None = None,
-    ) -> TeleportResult:
+    ) -> TeleportStep:
+        recover()
         self.moved = False
         inner = ParametersObjective(moving(self.optimizer), loss, noise=self.noise, random_state=random_state)
         start, generators = inner.current(), RandomState.capture(inner.device)
         end = start
+        unit = float(len(loss.batches)) if isinstance(loss, Batches) else 1.0
         try:
             objective = data_parallel(inner, start) if self._distribute is None else self._distribute(inner)
             before = objective.at(start, curvature=True)
-            move, landing = self._move(objective, before, due)
-            result = self._completed(move.result, landing, objective.cost)
+            taken = self._move(objective, before, due)
+            spent = objective.cost
             other = self._unused(loss, unused)
-            if other is not None and landing.point.x is not start:
-                checked = check_unused(objective, other, before, landing)
-                landing = checked.landing
-                result = checked.completed(result, objective.cost + other.cost)
-            end = landing.point.x
+            if other is not None and taken.step.point is not before:
+                taken = replace(taken, step=check_unused(objective, other, before, taken.step))
+                spent = objective.cost + other.cost
+            end = taken.step.point.x if taken.step.point is not before else start
         except NotDeterministicError as error:
-            self.charge(inner.cost.gradient_equivalents)
+            self.charge(unit * inner.cost.gradient_equivalents)
             if self.noise == "replay":  # what differs are other random numbers than torch's
                 raise
             raise NotDeterministicError(f"{error} {_REPLAY}") from None
         finally:
-            inner.load(end)
-            generators.restore()
+            finish([lambda: inner.load(end), generators.restore])
         self.moved = end is not start
-        descent = self.moved and move.lower is not None
-        self.descents += descent
-        self.teleports += self.moved and not descent
-        result = replace(result, moved=self.moved, detail=_told(result.detail, landing.refused, descent=descent))
-        if self.moved and self._can_undo:
+        result = self._result(taken, replace(spent, seconds=taken.move.result.cost.seconds))
+        self.charge(unit * result.cost.gradient_equivalents)
+        if self.moved:
             left = whole_with(inner.parameters, start, self.parameters())
-            self._guard.watch(level, OptimizerBack.to(left, self.parameters(), self.optimizer))
-        self._guard.forget()
+            self.policy.watch(level, OptimizerSnapshot.to(left, self.parameters(), self.optimizer))
+            self._known = fingerprint(self.parameters())
+            if self.momentum == "reset":
+                self.optimizer.state.clear()
+        self.policy.made(taken, self.moved, unit * result.cost.gradient_equivalents, due=due)
         self.last_teleport = result
-        self.charge(result.cost.gradient_equivalents)
-        if self.momentum == "reset" and self.moved:
-            self.optimizer.state.clear()
+        LOG.info("teleport at step %d: %s", self.iteration, result.message)
         for hook in list(self._hooks.values()):
             hook(result)
         return result
 
-    def _move(self, objective: Objective, before: Point, due: bool) -> tuple[Move, Landing]:
+    def _move(self, objective: Objective, before: Point, due: bool) -> Taken:
         """The teleport and where its first step leads, in the metric that was asked for."""
-        weights, solver = self.metric_now(), self._allowed(due)
+        weights = self.metric_now()
         if weights is None:
-            move = move_from(before, objective, solver, self._solver_state, certify=False)
-            self._solver_state = move.state
-            return move, self._land(objective, before, move, Stride.of(innermost(self.optimizer)))
+            return self.policy.move(objective, before, StabilityLimit.of(innermost(self.optimizer)), due=due)
         weighted = InMetric(objective, weights)
-        seen = weighted.around(before)
-        move = move_from(seen, weighted, solver, self._solver_state, certify=False)
-        self._solver_state = move.state
-        landing = self._land(weighted, seen, move, Stride())
-        point = weighted.underneath(landing.point)
-        result = replace(move.result, x=weighted.underneath(move.point).x)
-        return replace(move, result=result), replace(landing, point=point)
+        around = weighted.around(before)
+        taken = self.policy.move(weighted, around, UNLIMITED, due=due)
+        result = replace(taken.move.result, x=weighted.underneath(taken.move.point).x)
+        end = before if taken.step.point is around else weighted.underneath(taken.step.point)
+        return Taken(replace(taken.move, result=result), replace(taken.step, point=end))
 
-    def _land(self, objective: Objective, before: Point, move: Move, stride: Stride) -> Landing:
-        takes = self.first_step == "included"
-        return land(objective, before, move, stride) if takes else Landing(move.lower or move.point)
+    def _result(self, taken: Taken, cost: Any) -> TeleportStep:
+        included, step = self.policy.first_step, taken.step
+        return TeleportStep(
+            teleport=taken.move.result,
+            kind="none" if not self.moved else "descent" if taken.descent else "teleport",
+            value_after=step.point.value,
+            first_step=step.size if included else math.nan,
+            refused=step.refused,
+            unused_change=step.unused_change,
+            share=step.share,
+            cost=cost if included or not math.isnan(step.unused_change) else taken.move.result.cost,
+        )
 
     def metric_now(self) -> Tensor | None:
         """The weights of the metric as they stand, flat, for the parameters that move; None for the ordinary norm."""
         if self.metric is None:
             return None
-        if not isinstance(self.metric, Tensor):
-            return optimizer_metric(self.optimizer, moving(self.optimizer))
         now = moving(self.optimizer)
+        if not isinstance(self.metric, Tensor):
+            return optimizer_metric(self.optimizer, now)
         if not {id(p) for p in self._weighed}.issuperset(id(p) for p in now):
             raise ValueError(
                 "metric has weights for the parameters that moved when the Teleporter was made; others have joined "
@@ -405,13 +457,6 @@ class Teleporter:
         inner = ParametersObjective(moving(self.optimizer), other, noise=self.noise)
         return data_parallel(inner, inner.current())
 
-    def _completed(self, result: TeleportResult, landing: Landing, spent: Cost) -> TeleportResult:
-        """The result of the whole move, its first step included."""
-        if self.first_step != "included":
-            return result
-        cost = replace(spent, seconds=result.cost.seconds)
-        return replace(result, first_step=landing.step, value_after=landing.point.value, cost=cost)
-
     def register_teleport_hook(self, hook: Hook) -> RemovableHandle:
         """Call ``hook(result)`` after every teleport, for instance to log it; ``handle.remove()`` ends that."""
         checks.function("hook", hook, of="result")
@@ -419,33 +464,40 @@ class Teleporter:
         self._hooks[handle.id] = hook
         return handle
 
-    @property
-    def spent(self) -> float:
-        """Gradient equivalents of the run so far: steps, looks at the loss, and teleports."""
-        return self._spent
-
     def charge(self, gradient_equivalents: float) -> None:
         """Add what was spent, for schedules that weigh cost against progress."""
-        self._spent += gradient_equivalents
+        self.spent += gradient_equivalents
 
-    def _due(self, value: float, gradient_norm: float) -> bool:
-        """Tell the history what is new, and ask the schedule."""
-        schedule, tick = self.schedule, self.schedule.tick(self.iteration, self.steps_per_epoch)
-        if schedule.watches:
-            self._losses.append(value)
-        if tick is None:
-            return False
-        if schedule.watches:
-            mean = sum(self._losses) / len(self._losses)
-            self._losses = []
-            self.history.observe(tick, mean, gradient_norm, self._spent)
-        return schedule.due(tick, self.history)
+    def summary(self) -> str:
+        """What was tried, made, declined and undone, and what it cost."""
+        counts, share = self.policy.counts, self.policy.cost / self.spent if self.spent > 0.0 else 0.0
+        lines = [
+            f"schedule   {self.schedule}, {self.iteration} steps",
+            f"tried      {counts['trials']} teleports",
+            f"made       {counts['teleports']} teleports, {counts['descents']} descents; {self.undone} undone",
+            f"cost       {self.policy.cost:g} of {self.spent:g} gradient equivalents ({share:.0%})",
+        ]
+        if self.last_teleport is not None:
+            lines.append(f"last       {self.last_teleport.message}")
+        if self.schedule.watches and self.policy.history.ticks and self._silent:
+            why = self.schedule.declines_because(self.policy.history)
+            lines.append(f"declined   for {self._silent} steps: {why}")
+        return "\n".join(lines)
+
+    def _warn(self, once: str, message: str) -> None:
+        """A warning at the user's own line, and a line in the log; those with a key only once."""
+        LOG.warning(message)
+        if once not in self._warned:
+            self._warned |= {once} - {""}
+            warnings.warn(message, stacklevel=_users_level())
 
     def _stepped(self) -> None:
         """The optimizer has taken a step, whoever asked it to."""
         if not self._looked:
-            self._guard.unseen()
+            self.policy.monitor.unseen()
         self._looked = False
+        if self.policy.monitor.watching:
+            self._known = fingerprint(self.parameters())
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -453,30 +505,30 @@ class Teleporter:
 
     def state_dict(self) -> dict[str, Any]:
         """Where schedule and solver stand, and the way back from the last move; the optimizer has its own."""
+        back = self.policy.monitor.back
         return {
             "iteration": self.iteration,
-            "spent": self._spent,
+            "spent": self.spent,
             "losses": list(self._losses),
-            "history": self.history.state_dict(),
-            "teleports": self.teleports,
-            "descents": self.descents,
-            "solver": dict(self._solver_state),
-            "guard": self._guard.state_dict(),
-            "back": None if (back := self._guard.back) is None else back.state_dict(self.optimizer),
+            "silent": self._silent,
+            "policy": self.policy.state_dict(),
+            "back": None if back is None else back.state_dict(self.optimizer),
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Resume. ``last_teleport`` is None until the next teleport."""
-        self.iteration = state_dict["iteration"]
-        self._spent = state_dict["spent"]
-        self._losses = list(state_dict["losses"])
-        self.history.load_state_dict(state_dict["history"])
-        self.teleports = state_dict["teleports"]
-        self.descents = state_dict["descents"]
-        back = None if state_dict["back"] is None else OptimizerBack.of(state_dict["back"], self.optimizer)
-        self._guard.load_state_dict(state_dict["guard"], back)
-        self.last_teleport = None
-        self._solver_state = dict(state_dict["solver"])
+        missing = {"iteration", "spent", "losses", "silent", "policy", "back"} - set(state_dict)
+        if missing:
+            raise ValueError(
+                f"the checkpoint has no {', '.join(sorted(missing))}: it is not one of Teleporter.state_dict(), or of "
+                "another version of levelport. Load what it has into the optimizer and let the teleporter start anew."
+            )
+        back = state_dict["back"]
+        snapshot = None if back is None else OptimizerSnapshot.of(back, self.optimizer)
+        self.policy.load_state_dict(state_dict["policy"], snapshot)
+        self.iteration, self.spent = state_dict["iteration"], state_dict["spent"]
+        self._losses, self._silent = list(state_dict["losses"]), state_dict["silent"]
+        self.last_teleport, self._known = None, None
 
     def __repr__(self) -> str:
         return f"Teleporter({self.schedule}, solver={self.solver}, momentum={self.momentum!r})"
@@ -488,13 +540,3 @@ def _users_level() -> int:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("levelport", "torch"):
         level, frame = level + 1, frame.f_back
     return level
-
-
-def _told(detail: str, refused: str, *, descent: bool) -> str:
-    """What the optimizer made of a teleport, after what the solver says of it."""
-    told = [detail]
-    if refused:
-        told.append(f"not made: {refused}")
-    if descent:
-        told.append("no teleport: the bottom of the model was taken as an ordinary step down")
-    return "; ".join(filter(None, told))

@@ -1,9 +1,13 @@
-"""The way back from a move that turns out badly, and what the schedule learns from it.
+"""The undo monitor: takes back a move after which the losses rise.
 
-A move ends at no higher a loss (:mod:`levelport.optim.transaction`), but what the method does next may still go wrong:
-its momentum points elsewhere, or its step size is too long for the new valley. :class:`Guard` looks at the losses that
-follow. Where one rises above the level that was left, or climbs far from the lowest since, it hands out the way back,
-and the schedule's next wishes are not granted: one, three, seven, more after every failure in a row.
+A move ends at no higher a loss (:mod:`levelport.optim.first_step`), but what the method does next may still go wrong:
+its momentum points elsewhere, or its step size is too long for the new valley. :class:`UndoMonitor` looks at the losses
+that follow. Where one rises above the level that was left, or climbs far from the lowest since, the move is undone.
+After each undone move in a row the schedule is ignored for 1, 3, 7, … requests.
+
+Only the move and the steps from it are undone. Where anyone else has changed the parameters (a checkpoint, averaged
+weights), watching ends; and where the loss is no lower at the point that was left, as when the data have become harder,
+the rise is not the move's doing.
 
 Losses of mini-batches rise by themselves. How far is told by those before the move; where too few of them were seen, by
 the first ones after it, and until then only a sharp rise counts. A level is a loss of the steps, never of something
@@ -27,7 +31,7 @@ from torch import Tensor
 _PATIENCE = 10  # steps after a move in which losses must not rise above the level at all
 _WATCHED = 50  # steps after a move in which they must not climb again
 _TOLERATED = 0.05  # of the lowest loss since the move, by which they may
-_REGAINED = 0.25  # and part of what the move and the steps after it have won: who has won much may lose a little
+_REGAINED = 0.25  # and part of what the move and the steps after it have gained
 _FEWEST = 5  # losses from which the noise of the run can be judged before a move
 _SHARP = 3.0  # times the level: what a loss may rise above it while the noise is not known
 
@@ -38,7 +42,7 @@ Back = TypeVar("Back")
 """Whatever leads back: parameters and state of an optimizer, a point and the state of a step rule."""
 
 
-class Losses:
+class RecentLosses:
     """The last losses of a run, without a gap, and how far they jump by themselves.
 
     Attributes:
@@ -84,7 +88,7 @@ class Losses:
 
 
 @dataclass
-class Watch:
+class _Watched:
     """The losses after a move, held against the level that it left.
 
     Attributes:
@@ -131,8 +135,8 @@ class Watch:
         return self.steps >= _WATCHED
 
 
-class Guard(Generic[Back]):
-    """Watches the last move.
+class UndoMonitor(Generic[Back]):
+    """Watches the losses after the last move.
 
     Args:
         noisy: whether losses may rise by themselves, from batch to batch; f itself does not.
@@ -145,10 +149,10 @@ class Guard(Generic[Back]):
     def __init__(self, *, noisy: bool = False) -> None:
         self.undone = 0
         self.back: Back | None = None
-        self._watch: Watch | None = None
+        self._watch: _Watched | None = None
         self._noisy = noisy
-        self._recent = Losses()
-        self._skip = 0  # times that a schedule's wish is not granted
+        self._recent = RecentLosses()
+        self._skip = 0  # requests of the schedule that are still ignored
         self._failures = 0  # in a row
 
     @property
@@ -156,18 +160,29 @@ class Guard(Generic[Back]):
         """Whether a move may still be undone, so that the next loss is asked for."""
         return self._watch is not None
 
-    def look(self, value: float) -> Back | None:
-        """The way back, if the last move has to be undone, now that the loss is ``value``."""
+    @property
+    def steps(self) -> int:
+        """Taken since the last move, while it is watched."""
+        return 0 if self._watch is None else self._watch.steps
+
+    def rises(self, value: float) -> bool:
+        """Whether the last move should be undone, now that the loss is ``value``."""
         if self._watch is None:
-            return None
+            return False
         if self._watch.margin is None and self._recent.since >= KEPT:
             self._watch.learn(self._recent.jump)
-        if not self._watch.rises(value):
-            self._failures = 0 if self._watch.proved else self._failures
-            if self._watch.ended:
-                self.let_go()
-            return None
-        back, self.back, self._watch = self.back, None, None
+        if self._watch.rises(value):
+            return True
+        self._failures = 0 if self._watch.proved else self._failures
+        if self._watch.ended:
+            self.end()
+        return False
+
+    def undo(self) -> Back:
+        """The way back from the last move, which counts as a failure."""
+        back = self.back
+        assert back is not None
+        self.end()
         self.undone += 1
         self._failures += 1
         self._skip = 2**self._failures - 1
@@ -179,9 +194,9 @@ class Guard(Generic[Back]):
         if self._watch is not None:
             self._watch.steps += 1
             if self._watch.ended:
-                self.let_go()
+                self.end()
 
-    def let_go(self) -> None:
+    def end(self) -> None:
         """Watch no longer. The copy on the way back is as large as the parameters and the state."""
         self.back, self._watch = None, None
 
@@ -195,7 +210,7 @@ class Guard(Generic[Back]):
 
     def watch(self, level: float, back: Back) -> None:
         """A move has been made, from the loss ``level`` of the steps; NaN where it was made on something else."""
-        self._watch, self.back = Watch(self._recent.last if math.isnan(level) else level), back
+        self._watch, self.back = _Watched(self._recent.last if math.isnan(level) else level), back
         self._watch.learn(self._recent.jump if self._noisy else 0.0)
 
     def forget(self) -> None:
@@ -215,13 +230,13 @@ class Guard(Generic[Back]):
     def load_state_dict(self, state: Mapping[str, Any], back: Back | None) -> None:
         """The inverse of :meth:`state_dict`."""
         self.undone, self._skip, self._failures = state["undone"], state["skip"], state["failures"]
-        self._recent = Losses(**state["recent"])
-        self._watch = None if state["watch"] is None else Watch(**state["watch"])
+        self._recent = RecentLosses(**state["recent"])
+        self._watch = None if state["watch"] is None else _Watched(**state["watch"])
         self.back = back
 
 
 @dataclass(frozen=True)
-class OptimizerBack:
+class OptimizerSnapshot:
     """The way back of a torch optimizer: the parameters that moved, what they were, flat, and its state as it was."""
 
     parameters: list[Tensor]
@@ -229,7 +244,7 @@ class OptimizerBack:
     state: dict[Any, Any]
 
     @classmethod
-    def to(cls, x: Tensor, parameters: list[Tensor], optimizer: torch.optim.Optimizer) -> OptimizerBack:
+    def to(cls, x: Tensor, parameters: list[Tensor], optimizer: torch.optim.Optimizer) -> OptimizerSnapshot:
         """Remember what is needed."""
         return cls(list(dict.fromkeys(parameters)), x, _copied(optimizer.state))
 
@@ -258,7 +273,7 @@ class OptimizerBack:
         }
 
     @classmethod
-    def of(cls, state_dict: dict[str, Any], optimizer: torch.optim.Optimizer) -> OptimizerBack:
+    def of(cls, state_dict: dict[str, Any], optimizer: torch.optim.Optimizer) -> OptimizerSnapshot:
         """The inverse of :meth:`state_dict`."""
         known = _parameters(optimizer)
         parameters = [known[number] for number in state_dict["parameters"]]
@@ -273,7 +288,7 @@ class OptimizerBack:
 def tell_of_steps(optimizer: torch.optim.Optimizer, stepped: Callable[[], object]) -> None:
     """Call the method ``stepped`` after every step of ``optimizer``, as long as its owner lives.
 
-    A watch has to end, and its copies to go, also where nobody shows the losses.
+    Watching has to end, and its copies to go, also where no loss is shown.
     """
     method = weakref.WeakMethod(stepped)
 
@@ -283,6 +298,12 @@ def tell_of_steps(optimizer: torch.optim.Optimizer, stepped: Callable[[], object
 
     with suppress(AttributeError):  # wrappers that leave out torch's constructor have no hooks
         optimizer.register_step_post_hook(hook)
+
+
+def fingerprint(parameters: list[Tensor]) -> Tensor:
+    """Numbers that change when anyone writes to the parameters, by whatever means: their norms, bit for bit."""
+    with torch.no_grad():
+        return torch.stack(torch._foreach_norm(parameters)).double().view(torch.int64)
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
@@ -297,7 +318,8 @@ def _copied(state: Any) -> dict[Any, Any]:
 def _beside(entry: dict[str, Any], present: Any) -> dict[str, Any]:
     """A copy of ``entry``, each tensor on the device of the optimizer's own one of that name, if it has one.
 
-    A checkpoint may have been loaded to another device, and which of them belong to the parameter's is torch's secret.
+    A checkpoint may have been loaded to another device; torch does not record which state tensors follow the
+    parameter's device.
     """
     copy, present = _clone(entry), present if isinstance(present, dict) else {}
     for name, value in copy.items():

@@ -11,7 +11,7 @@ from levelport.objective import Cost
 from levelport.objectives.structure import X
 from levelport.solvers.certificate import Certificate
 
-_STAYED = "; this is the start itself"
+STAYED = "; this is the start itself"
 
 
 class TeleportStatus(Enum):
@@ -27,16 +27,16 @@ class TeleportStatus(Enum):
     )
     PREDICTED = (
         "the point is near where a model of f has its largest gradient at this level; "
-        "nobody has spent a Hessian-vector product there to say how near"
+        "not certified: no Hessian-vector product was evaluated at this point"
     )
-    NOT_WORTHWHILE = "at this level the model's largest gradient is hardly larger than the one here" + _STAYED
+    NOT_WORTHWHILE = "at this level the model's largest gradient is hardly larger than the one here" + STAYED
     MOVED = "the move was made as it was asked for; it does not look for a KKT point"
     STOPPED = "the callback asked to stop"
     STATIONARY_START = "the gradient vanishes at the start, so every direction is as good as any other"
     NON_FINITE_START = (
         "the value or the gradient at the start is not finite; start from a point where the loss is defined"
     )
-    NO_FEASIBLE_GAIN = "no point was found that keeps the value and has a larger gradient" + _STAYED
+    NO_FEASIBLE_GAIN = "no point was found that keeps the value and has a larger gradient" + STAYED
 
     @property
     def success(self) -> bool:
@@ -75,14 +75,7 @@ class TeleportResult(Generic[X]):
         curvature_start: λ at the start; NaN where its product was never asked for.
         cost: evaluations and seconds of this teleport.
         trace: a row per iteration.
-        first_step, value_after: inside an optimizer, where the first step belongs to the move: its size (0 if there was
-            none), and f where the optimizer goes on. NaN outside.
-        moved: inside an optimizer, whether the parameters moved: to ``x`` or, with the first step, on from there; or,
-            where ``x`` is the start, down to the bottom of the solver's model, an ordinary step. False also where a
-            teleport was found and not made, so that ``x`` and ``gain`` tell of a point that nobody went to;
-            ``message`` says why. None outside.
-        unused_change: change of f on samples that the teleport did not use, from before the move to where the optimizer
-            goes on. NaN where nobody looked.
+        moved: whether ``x`` is another point than the start.
 
     ``fun``, ``nit``, ``nfev``, ``njev`` and ``nhev`` are SciPy's names for what is here as well.
     """
@@ -98,9 +91,6 @@ class TeleportResult(Generic[X]):
     detail: str = ""
     curvature_start: float = math.nan
     trace: tuple[TraceRow, ...] = field(default=(), repr=False)
-    first_step: float = math.nan
-    value_after: float = math.nan
-    unused_change: float = math.nan
     moved: bool = False
 
     @property
@@ -110,23 +100,19 @@ class TeleportResult(Generic[X]):
 
     @property
     def message(self) -> str:
-        """The status as a sentence, with what the solver, or the optimizer that asked, adds to it."""
-        sentence = self.status.value
-        if self.moved:  # down, as an ordinary step: the parameters are not at the start
-            sentence = sentence.removesuffix(_STAYED)
-        return f"{sentence} ({self.detail})" if self.detail else sentence
+        """The status as a sentence, with what the solver adds to it."""
+        return f"{self.status.value} ({self.detail})" if self.detail else self.status.value
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.status.name}: {self.message}",
-            f"f      {self.value_start:.8g} → {self.value:.8g}",
-            f"‖∇f‖   {self.gradient_norm_start:.6g} → {self.gradient_norm:.6g}, {self.gain:.4g} times",
-            f"there  {self.certificate}",
-            f"cost   {self.cost}",
-        ]
-        if not math.isnan(self.first_step):
-            lines.insert(3, f"then   a step of {self.first_step:.3g} to f = {self.value_after:.8g}")
-        return "\n".join(lines)
+        return "\n".join(
+            [
+                f"{self.status.name}: {self.message}",
+                f"f      {self.value_start:.8g} → {self.value:.8g}",
+                f"‖∇f‖   {self.gradient_norm_start:.6g} → {self.gradient_norm:.6g}, {self.gain:.4g} times",
+                f"there  {self.certificate}",
+                f"cost   {self.cost}",
+            ]
+        )
 
     @property
     def violation(self) -> float:

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from levelport.objective import Objective, Point
 from levelport.optim import Armijo, At, MinimizeResult, MinimizeRow, Never, minimize
-from levelport.optim.step_rule import Step
+from levelport.optim.step_rule import Arrival, Step, StepRule
 from levelport.solvers import Solver, TeleportResult, solver_named, teleport
 from levelport_lab.level_sets import Trails, draw_level_sets, draw_path, mark, mark_minimisers, window_with
 from levelport_lab.pictures import BLACK, BLUE, GREEN, ORANGE, RED
@@ -34,7 +34,7 @@ _STYLES = ((BLUE, "dashed", "s"), (ORANGE, "solid", "o"), (GREEN, "-.", "^"))
 
 
 @dataclass(frozen=True)
-class ExactNewton:
+class ExactNewton(StepRule):
     """x⁺ = x - step · (∇²f)⁻¹ ∇f with the whole Hessian, whatever its signature: made for the plane.
 
     Nothing keeps it from saddle points and maxima, which is what the figure is about.
@@ -42,7 +42,7 @@ class ExactNewton:
 
     step: float = 0.8
 
-    def advance(self, objective: Objective, point: Point, state: Any, teleport: TeleportResult | None) -> Step:
+    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
         hessian = torch.stack([point.hvp(unit) for unit in torch.eye(objective.dimension, dtype=objective.dtype)])
         direction, singular = torch.linalg.solve_ex(hessian, point.gradient)
         if bool(singular):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from levelport.objectives import FunctionObjective
-from levelport.optim.transaction import Stride, check_unused, land
+from levelport.optim.first_step import StabilityLimit, check_unused, take_first_step
 from levelport.solvers import Auto
 from levelport.solvers._teleport import Move, move_from
 
@@ -33,18 +33,18 @@ def teleported() -> tuple[FunctionObjective, Move]:
 def test_a_step_that_is_too_long_is_halved(known: float, halvings: int) -> None:
     """1/8 leads to the bottom; 2/8 as high up on the other side, which is no descent."""
     objective, move = teleported()
-    landing = land(objective, objective.at(START), _taken_for(move, known))
-    assert landing.step == pytest.approx(1.0 / known / 2**halvings)
-    assert landing.point.value == pytest.approx(0.0, abs=1e-8)
+    taken = take_first_step(objective, objective.at(START), _taken_for(move, known))
+    assert taken.size == pytest.approx(1.0 / known / 2**halvings)
+    assert taken.point.value == pytest.approx(0.0, abs=1e-8)
 
 
 def test_without_a_curvature_the_step_leads_as_far_as_the_teleport() -> None:
     objective, move = teleported()
-    landing = land(objective, objective.at(START), _taken_for(move, 0.0))
+    taken = take_first_step(objective, objective.at(START), _taken_for(move, 0.0))
     way = float(torch.linalg.vector_norm(move.point.x - START)) / move.point.gradient_norm
-    halvings = math.log2(way / landing.step)
+    halvings = math.log2(way / taken.size)
     assert halvings == pytest.approx(round(halvings))
-    assert landing.point.value < move.point.value
+    assert taken.point.value < move.point.value
 
 
 @pytest.mark.parametrize("beside", [1e-2, 1e-4])
@@ -54,24 +54,25 @@ def test_a_short_teleport_is_followed_by_the_whole_newton_step(beside: float) ->
     objective = FunctionObjective(valley, start)
     move = move_from(objective.at(start), objective, Auto())
     assert move.point.x is not start
-    landing = land(objective, objective.at(start), move)
-    assert landing.step == pytest.approx(1.0 / 8.0, rel=1e-6)
+    taken = take_first_step(objective, objective.at(start), move)
+    assert taken.size == pytest.approx(1.0 / 8.0, rel=1e-6)
 
 
 def test_a_curvature_that_is_all_but_zero_makes_no_step_too_long_to_be_halved() -> None:
     """On an inner slope the gradient is largest where λ = 0: what is reported are roundings of it."""
     objective, move = teleported()
-    landing = land(objective, objective.at(START), _taken_for(move, 3e-9))
-    assert landing.refused == ""
-    assert landing.point.value < move.point.value
+    taken = take_first_step(objective, objective.at(START), _taken_for(move, 3e-9))
+    assert taken.refused == ""
+    assert taken.point.value < move.point.value
 
 
-@pytest.mark.parametrize(("bearable", "moves"), [(7.9, False), (8.1, True)])
-def test_a_valley_must_bear_the_optimizers_step_size(bearable: float, moves: bool) -> None:
+@pytest.mark.parametrize(("curvature", "moves"), [(7.9, False), (8.1, True)])
+def test_a_valley_must_bear_the_optimizers_step_size(curvature: float, moves: bool) -> None:
     objective, move = teleported()
-    landing = land(objective, objective.at(START), move, Stride(bearable))
-    assert (landing.point.x is not START) is moves
-    assert ("too narrow" in landing.refused) is not moves
+    start = objective.at(START)
+    taken = take_first_step(objective, start, move, StabilityLimit(curvature))
+    assert (taken.point is not start) is moves
+    assert ("too narrow" in taken.refused) is not moves
 
 
 @pytest.mark.parametrize(("shift", "share"), [(0.0, 1.0), (1.0, 0.5), (9.0, 0.0)])
@@ -80,10 +81,10 @@ def test_a_move_is_shortened_until_it_does_not_harm_other_samples(shift: float, 
     seen = FunctionObjective(lambda x: x[0] ** 2 + x[1] ** 2, START)
     unused = FunctionObjective(lambda x: (x[0] - 0.55 * shift) ** 2 + x[1] ** 2, START)
     start = seen.at(torch.tensor([1.0, 0.0], dtype=torch.float64))
-    found = check_unused(seen, unused, start, land(seen, start, _to(seen, start.x.new_zeros(2))))
+    found = check_unused(seen, unused, start, take_first_step(seen, start, _to(seen, start.x.new_zeros(2))))
     assert found.share == share
-    assert found.landing.point.x[0].item() == 1.0 - share
-    assert found.change <= 0.0
+    assert found.point.x[0].item() == 1.0 - share
+    assert found.unused_change <= 0.0
 
 
 def _to(objective: FunctionObjective, end: Tensor) -> Move:

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from levelport.optim import At, Batches, Every, Horizon, LossAccount, Never, NormalizedSGD, Teleported, Teleporter
+from levelport.optim import At, Batches, Every, Never, NormalizedSGD, Teleported, Teleporter, WhileAffordable
+from levelport.optim.affordable import largest_cost
+from levelport.optim.first_step import FirstStep, StabilityLimit
 from levelport.optim.history import History
-from levelport.optim.loss_account import largest_cost
 from levelport.optim.schedules import Schedule
-from levelport.optim.transaction import Landing, Stride
-from levelport.solvers import Krylov, TeleportResult
+from levelport.solvers import Krylov
 
 
 def network(seed: int = 0, activation: type[nn.Module] = nn.Softplus) -> tuple[nn.Module, Tensor, Tensor]:
@@ -38,7 +38,7 @@ def test_a_move_never_raises_the_loss(make: Any) -> None:
         result = teleporter.teleport(loss)
         assert loss().item() == pytest.approx(result.value_after, rel=1e-5)
         assert loss().item() <= before * (1 + 1e-6)
-        assert result.gradient_norm >= result.gradient_norm_start
+        assert result.teleport.gradient_norm >= result.teleport.gradient_norm_start
 
 
 def test_a_low_rank_adapter_stays_finite() -> None:
@@ -78,10 +78,10 @@ def test_a_rise_above_the_level_is_undone_and_the_schedule_learns() -> None:
     place, state = weight.detach().clone(), copy.deepcopy(sgd.state[weight]["momentum_buffer"])
     assert teleporter.maybe(loss) is not None
     assert teleporter.moved
-    with torch.no_grad():  # a step of the optimizer that goes badly wrong
-        weight.add_(100.0)
-    sgd.state[weight]["momentum_buffer"].fill_(7.0)
-    assert teleporter.maybe(loss) is None
+    weight.grad = torch.full_like(weight, -1e5)  # a step of the optimizer that goes badly wrong
+    sgd.step()
+    with pytest.warns(UserWarning, match="a teleport was undone: 1 steps after it the loss is"):
+        assert teleporter.maybe(loss) is None
     assert teleporter.undone == 1
     assert torch.equal(weight.detach(), place)
     assert torch.equal(sgd.state[weight]["momentum_buffer"], state)
@@ -100,7 +100,7 @@ def test_there_is_no_way_back_to_other_parameters(change: str) -> None:
         return nn.functional.mse_loss(model(x), y)
 
     teleporter.maybe(loss)
-    assert teleporter.watching
+    assert teleporter.policy.monitor.watching
     if change == "add":
         sgd.add_param_group({"params": [nn.Parameter(torch.ones(3))]})
     else:
@@ -113,7 +113,7 @@ def test_there_is_no_way_back_to_other_parameters(change: str) -> None:
     resumed.load_state_dict(saved)
     for each in (teleporter, resumed):
         assert each.maybe(loss) is None
-        assert not each.watching
+        assert not each.policy.monitor.watching
         assert each.undone == 0
     assert all(torch.equal(p, then) for p, then in zip(model.parameters(), place, strict=True))
 
@@ -138,7 +138,7 @@ def test_a_move_that_has_stood_is_let_go_of() -> None:
         teleporter.optimizer.step()
         teleporter.maybe(loss)
     assert teleporter.undone == 0
-    assert not teleporter.watching
+    assert not teleporter.policy.monitor.watching
     assert teleporter.state_dict()["back"] is None
     evaluations = 0
     assert teleporter.maybe(loss) is None
@@ -226,9 +226,9 @@ def test_the_optimizer_does_not_keep_a_teleporter_alive() -> None:
 
 def test_what_a_step_size_can_bear() -> None:
     weight = nn.Parameter(torch.ones(1))
-    assert Stride.of(torch.optim.SGD([weight], lr=0.1)).bearable == pytest.approx(0.9 * 20.0)
-    assert Stride.of(torch.optim.SGD([weight], lr=0.1, momentum=0.9)).bearable == pytest.approx(0.9 * 38.0)
-    assert Stride.of(torch.optim.Adam([weight])) == Stride()
+    assert StabilityLimit.of(torch.optim.SGD([weight], lr=0.1)).curvature == pytest.approx(0.9 * 20.0)
+    assert StabilityLimit.of(torch.optim.SGD([weight], lr=0.1, momentum=0.9)).curvature == pytest.approx(0.9 * 38.0)
+    assert StabilityLimit.of(torch.optim.Adam([weight])) == StabilityLimit()
 
 
 @pytest.mark.parametrize("nesterov", [False, True], ids=["heavy ball", "nesterov"])
@@ -236,7 +236,8 @@ def test_what_a_step_size_can_bear() -> None:
 def test_what_momentum_can_bear_is_where_its_iteration_diverges(momentum: float, nesterov: bool) -> None:
     """On ½ λ p², just below the limit and just above it."""
     weight = nn.Parameter(torch.ones(1, dtype=torch.float64))
-    bearable = Stride.of(torch.optim.SGD([weight], lr=0.1, momentum=momentum, nesterov=nesterov)).bearable / 0.9
+    optimizer = torch.optim.SGD([weight], lr=0.1, momentum=momentum, nesterov=nesterov)
+    bearable = StabilityLimit.of(optimizer).curvature / 0.9
     for factor, stays in ((0.98, True), (1.02, False)):
         with torch.no_grad():
             weight.fill_(1.0)
@@ -250,11 +251,16 @@ def test_what_momentum_can_bear_is_where_its_iteration_diverges(momentum: float,
 
 def test_defaults_follow_the_kind_of_the_optimizer() -> None:
     weight = [nn.Parameter(torch.ones(1))]
-    assert isinstance(Teleporter(torch.optim.SGD(weight, lr=0.1)).schedule, LossAccount)
-    assert isinstance(Teleporter(torch.optim.SGD(weight, lr=0.1, momentum=0.9)).schedule, Horizon)
-    adam = Teleporter(torch.optim.Adam(weight)).schedule
-    assert isinstance(adam, Never)
-    assert "no rule was found" in str(adam)
+    assert isinstance(Teleporter(torch.optim.SGD(weight, lr=0.1)).schedule, WhileAffordable)
+    for other, name in (
+        (torch.optim.SGD(weight, lr=0.1, momentum=0.9), "SGD with momentum"),
+        (torch.optim.AdamW(weight), "AdamW"),
+        (NormalizedSGD(weight), "NormalizedSGD"),
+    ):
+        with pytest.raises(ValueError, match=rf"schedule: {name} has no default.*Every\(50\).*Never\(\)"):
+            Teleported(other)
+    with pytest.raises(ValueError, match=r"schedule: with distribute=.*Every"):
+        Teleporter(torch.optim.SGD(weight, lr=0.1), distribute=lambda objective: objective)
 
 
 @pytest.mark.parametrize("solver", [Krylov(hvp="exact"), "auto", "sqp"], ids=str)
@@ -265,18 +271,15 @@ def test_the_account_knows_what_trials_of_other_solvers_cost(solver: Any) -> Non
         model, x, y = network(seed, nn.Tanh)
         model, x, y = model.double(), x.double(), y.double()
         optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.05), solver=solver)
-        history, schedule = optimizer.history, optimizer.schedule
-        assert isinstance(schedule, LossAccount)
+        history, schedule = optimizer.teleporter.policy.history, optimizer.schedule
+        assert isinstance(schedule, WhileAffordable)
 
-        def compare(
-            result: TeleportResult, history: History = history, schedule: LossAccount = schedule
-        ) -> None:  # before the history learns of it
-            limits = schedule.limits(history)
-            bills.append((result.cost.gradient_equivalents, largest_cost(limits.max_hvps, history)))
-
-        optimizer.register_teleport_hook(compare)
         for _ in range(300):
-            optimizer.step(lambda m=model, x=x, y=y: nn.functional.mse_loss(m(x), y))  # type: ignore[misc]
+            allowed = 0.0 if not history.ticks else largest_cost(schedule.limits(history).max_hvps, history)
+            trials, spent = len(history.trials), optimizer.teleporter.policy.cost
+            optimizer.step(lambda m=model, x=x, y=y: nn.functional.mse_loss(m(x), y))
+            if len(history.trials) > trials:
+                bills.append((optimizer.teleporter.policy.cost - spent, allowed))
     assert bills
     assert all(bill <= 1.1 * bound for bill, bound in bills), bills  # a trial may repeat itself
 
@@ -290,7 +293,7 @@ def test_noise_does_not_fool_the_account() -> None:
         factor = 1.0 + 0.1 * torch.randn(()).item()
         chosen = torch.randint(0, 64, (8,))
         optimizer.step(lambda f=factor, c=chosen: f * nn.functional.mse_loss(model(x[c]), y[c]))  # type: ignore[misc]
-    trials = len(optimizer.history.trials)
+    trials = len(optimizer.teleporter.policy.history.trials)
     assert trials <= 12
 
 
@@ -303,7 +306,9 @@ def bowl(scales: list[float]) -> tuple[nn.Parameter, Any]:
 @pytest.mark.parametrize("weights", [None, torch.ones(3)], ids=["plain", "metric"])
 def test_the_reason_of_a_refusal_is_told_in_any_metric(weights: Tensor | None, monkeypatch: pytest.MonkeyPatch) -> None:
     weight, loss = bowl([0.01, 1.0, 100.0])
-    monkeypatch.setattr("levelport.optim.teleporter.land", lambda f, start, *_: Landing(start, refused="of a whim"))
+    monkeypatch.setattr(
+        "levelport.optim.policy.take_first_step", lambda f, start, *_: FirstStep(start, refused="of a whim")
+    )
     result = Teleporter(torch.optim.SGD([weight], lr=1e-3), Never(), metric=weights).teleport(loss)
     assert result.moved is False
     assert "not made: of a whim" in result.message
@@ -321,7 +326,7 @@ def test_a_teleport_that_is_not_made_says_so(solver: str) -> None:
     assert torch.equal(weight.detach(), torch.ones(3, dtype=torch.float64))
     assert (optimizer.teleporter.teleports, optimizer.teleporter.descents) == (0, 0)
     assert "not made: the valley there is too narrow" in result.message
-    assert "bears a curvature of 3.6" in result.message
+    assert "stable up to a curvature of 3.6" in result.message
 
 
 def test_a_descent_in_place_of_a_teleport_says_so() -> None:
@@ -394,10 +399,10 @@ def test_a_warm_up_from_zero_freezes_nothing() -> None:
         warm_up.step()
     assert optimizer.teleporter.moves == 1
     assert losses[1] < losses[0]
-    watching = Teleported(torch.optim.SGD([weight], lr=0.0), LossAccount(start=5.0))
+    watching = Teleported(torch.optim.SGD([weight], lr=0.0), WhileAffordable(start=5.0))
     for _ in range(40):
         watching.step(loss)
-    assert not watching.history.trials
+    assert not watching.teleporter.policy.history.trials
 
 
 def partial(unused: bool) -> tuple[nn.Module, Batches, Tensor, Tensor]:

@@ -1,0 +1,154 @@
+"""The adaptive schedule for training: teleports while trials cannot cost more than a small share of the loss.
+
+A trial that does not pay has cost evaluations that plain steps could have used: it leaves the run as far behind as that
+cost. The account is kept in this unit, gradient equivalents of delay,
+
+    d ← max(d + C - D/r, -C),        C the cost of a trial, D the decrease of f that it brought,
+
+r the decrease of f per gradient equivalent of the plain steps before it. A run that is d behind has a loss that is
+higher by R d/f, R the rate of plain steps *now*: a delay costs much where progress is fast, and nothing where it has
+stopped. So a trial is made only where
+
+    R (d + C) + J ≤ 0.04 f,          R the fastest recent stretch, C all that the trial can cost, J the largest jump,
+
+f standing for the decrease since the start where it may be negative. A trial that paid earns the next one, no more. The
+size k of the Krylov space follows success: doubled where a trial paid twice, halved where it did not pay.
+
+Losses of mini-batches jump, and so do those of a step size that is too long. J is the largest rise from one loss to the
+next among the last hundred: where losses jump by more than the account may lose, the effect of a trial cannot be told,
+and none is made. Below that a trial counts as paid only if its decrease exceeds what plain steps would have bought and
+twice the jump. So noise makes teleports rarer, never more frequent. With ``teleport_on`` the losses are those of that
+fixed sample, which hardly jump.
+
+C is known before a trial from what the solver says its products cost (:meth:`~levelport.Solver.product_cost`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from levelport import checks
+from levelport.optim.history import History, Trial, jump_of
+from levelport.optim.schedules import Limits, Schedule
+
+_MOST_VECTORS = 64
+_AMONG = 4  # times the pause: ticks among which the fastest stretch is looked for
+_JUMPS = 100  # ticks among which the largest jump is looked for
+_STANDSTILL = 1e-4  # of the loss per gradient equivalent: slower steps count as this fast where decreases become delays
+_EVALUATIONS = 5.0  # of a trial besides its products, at most: two climbs, the bottom, the step and its check
+
+
+@dataclass(frozen=True)
+class _Account:
+    """Where the trials so far have led: the delay, the next size, ticks to wait and failures in a row."""
+
+    delay: float
+    vectors: int
+    wait: int
+    failures: int
+
+
+@dataclass(frozen=True)
+class WhileAffordable(Schedule):
+    """Trials while they can raise the loss by at most 4 %: the default for gradient methods.
+
+    Args:
+        rise: the relative rise of the loss that trials may cause.
+        start: gradient equivalents before the first trial; early teleports waste the fastest part of a run.
+        pause: ticks between trials that pay; doubled after every failure.
+        vectors: size of the first Krylov space; for other solvers, the products of the first trial.
+
+    Example:
+        >>> print(WhileAffordable())
+        while trials can raise the loss by at most 4 %
+    """
+
+    rise: float = 0.04
+    start: float = 40.0
+    pause: int = 5
+    vectors: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.number("rise", self.rise, above=0.0)
+        checks.number("start", self.start, at_least=0.0)
+        checks.whole("pause", self.pause, at_least=1)
+        checks.whole("vectors", self.vectors, at_least=1)
+
+    @property
+    def watches(self) -> bool:
+        return True
+
+    def due(self, tick: int, history: History) -> bool:
+        if self.unit == "steps" and tick % self.pause:  # now and then is enough, and costs less
+            return False
+        if history.ticks[-1].cost < self.start or _too_early(tick, history, self.pause):
+            return False
+        if self._jumps(history) > self.rise:
+            return False
+        account = self._account(history)
+        return not _too_early(tick, history, account.wait) and self._at_stake(account, history) <= self.rise
+
+    def declines_because(self, history: History) -> str:
+        jumps = self._jumps(history)
+        if not jumps <= self.rise:
+            return f"losses jump by {100.0 * jumps:.3g} % from step to step, and the limit is {100.0 * self.rise:g} %"
+        account = self._account(history)
+        if account.failures:
+            return f"{account.failures} trials in a row did not pay"
+        stake = self._at_stake(account, history)
+        return f"a trial might raise the loss by {100.0 * stake:.3g} %, and the limit is {100.0 * self.rise:g} %"
+
+    @staticmethod
+    def _jumps(history: History) -> float:
+        """The largest recent rise from one loss to the next, as a share of the loss."""
+        return max(jump_of(history.ticks[-_JUMPS:]), 0.0) / history.scale
+
+    def _at_stake(self, account: _Account, history: History) -> float:
+        """The share of the loss that a trial may cost; infinite where no rate is known."""
+        rate = history.fastest_rate(self.pause, _AMONG * self.pause)
+        if not math.isfinite(rate):
+            return math.inf
+        delay = max(account.delay + largest_cost(account.vectors, history), 0.0)
+        return max(rate, 0.0) * delay / history.scale + self._jumps(history)
+
+    def limits(self, history: History) -> Limits:
+        vectors = self._account(history).vectors
+        forgone = max(history.plain_rate(self.pause), 0.0) * predicted_cost(vectors, history)
+        return Limits(vectors, forgone)
+
+    def _account(self, history: History) -> _Account:
+        account = _Account(0.0, self.vectors, self.pause, 0)
+        for trial in history.trials:
+            account = self._after(account, trial)
+        return account
+
+    def _after(self, account: _Account, trial: Trial) -> _Account:
+        rate = max(trial.plain_rate, 0.0) if math.isfinite(trial.plain_rate) else 0.0
+        decrease = trial.decrease if math.isfinite(trial.decrease) else 0.0
+        gained = decrease / max(rate, _STANDSTILL * trial.scale)
+        delay = max(account.delay + trial.cost - gained, -trial.cost)
+        if decrease > max(rate * trial.cost, 2.0 * trial.jump):
+            grown = min(2 * account.vectors, _MOST_VECTORS) if decrease > 2.0 * rate * trial.cost else account.vectors
+            return _Account(delay, grown, self.pause, 0)
+        failures = account.failures + 1
+        return _Account(delay, max(account.vectors // 2, 2), self.pause * 2**failures, failures)
+
+    def __str__(self) -> str:
+        return f"while trials can raise the loss by at most {100.0 * self.rise:g} %"
+
+
+def largest_cost(vectors: int, history: History) -> float:
+    """What a trial with so many Krylov vectors can cost where everything goes wrong but nothing has to be repeated."""
+    return history.unit * (history.product_cost * vectors + _EVALUATIONS)
+
+
+def predicted_cost(vectors: int, history: History) -> float:
+    """Of a trial with so many Krylov vectors: the products, two evaluations of the move, a check."""
+    return history.unit * (history.product_cost * vectors + 2.5)
+
+
+def _too_early(tick: int, history: History, wait: int) -> bool:
+    last = history.last_teleport
+    return last is not None and tick - last < wait

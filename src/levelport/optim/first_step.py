@@ -1,0 +1,161 @@
+"""A teleport and its first step as one move.
+
+A teleport ends where the gradient is many times larger than before. A step size that served well until then is far
+too long there: a method with a fixed one would jump out of the valley. So the first step belongs to the move,
+
+    w → w⁺ → w⁺ - η ∇f(w⁺),      η = 1/λ, halved until f(w⁺ - η ∇f(w⁺)) ≤ f(w⁺) - 0.1 η ‖∇f(w⁺)‖²,
+
+λ the curvature along ∇f(w⁺) that the teleport reports. It ends at f ≤ f(w), with a gradient of ordinary size, or does
+not take place (:func:`take_first_step`). Nor does it take place where f is more curved along that step than the
+method's step size can bear, or where its own next step would climb (:class:`StabilityLimit`): the valley is lower, but
+too narrow for a fixed step. What happens after that is watched by :mod:`levelport.optim.undo`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+
+from levelport.objective import Objective, Point
+from levelport.solvers import Certificate, Move
+from levelport.vectors import norm
+
+_SHARE = 0.1  # of the predicted decrease
+_TRIALS = 12  # halvings of 1/λ
+_SHORTER = 4  # the move, its half, its quarter, its eighth
+_STABLE = 0.9  # of the curvature at which a fixed step diverges
+
+
+@dataclass(frozen=True)
+class FirstStep:
+    """Where a move ends.
+
+    Attributes:
+        point: where the method goes on; the start itself where the move is not made.
+        size: of the gradient step that led there from the teleport; 0 for none.
+        refused: why the move is not made, where the teleport found a point to move to.
+        unused_change: change of f on samples that the move was not made for; NaN where nobody looked.
+        share: of the move that was kept, so that f does not rise on those.
+    """
+
+    point: Point
+    size: float = 0.0
+    refused: str = ""
+    unused_change: float = math.nan
+    share: float = 1.0
+
+
+@dataclass(frozen=True)
+class StabilityLimit:
+    """What is known of a method with a fixed step size.
+
+    Attributes:
+        curvature: above which its steps diverge on a quadratic; infinite where nothing is known.
+        step: its step size; 0 for methods whose next step cannot be predicted.
+    """
+
+    curvature: float = math.inf
+    step: float = 0.0
+
+    @classmethod
+    def fixed(
+        cls, lr: float, momentum: float = 0.0, dampening: float = 0.0, *, nesterov: bool = False
+    ) -> StabilityLimit:
+        """Gradient descent with momentum β: it diverges above 2 (1 + β)/(lr (1 - dampening)) (Polyak, 1964).
+
+        Nesterov's, which torch has without dampening, steps along g + β (β b + g), b the buffer. On ½ λ p² that is a
+        linear map of (p, b) with determinant β (1 - lr λ) and trace (1 + β) (1 - lr λ), whose eigenvalue reaches -1 at
+        lr λ = 2 (1 + β)/(1 + 2β): the look ahead costs it most of what momentum can bear.
+        """
+        reach = lr * (1.0 + 2.0 * momentum) if nesterov else lr * (1.0 - dampening)
+        return cls(_STABLE * 2.0 * (1.0 + momentum) / max(reach, 1e-300), lr)
+
+    @classmethod
+    def of(cls, optimizer: torch.optim.Optimizer) -> StabilityLimit:
+        """That of torch's SGD, the lowest curvature and the longest step over its groups."""
+        if not isinstance(optimizer, torch.optim.SGD):
+            return cls()
+        groups = [
+            cls.fixed(float(g["lr"]), g["momentum"], g["dampening"], nesterov=g["nesterov"])
+            for g in optimizer.param_groups
+        ]
+        return cls(min(g.curvature for g in groups), max(g.step for g in groups))
+
+
+UNLIMITED = StabilityLimit()
+"""Of methods that choose their step sizes."""
+
+
+def take_first_step(objective: Objective, start: Point, move: Move, limit: StabilityLimit = UNLIMITED) -> FirstStep:
+    """Step down from the teleport; the start itself where no step descends, or where the method could not go on.
+
+    It could not where f is more curved than its step size can bear, or where its own next step would not descend.
+    """
+    taken = _descend(objective, start, move, limit.curvature)
+    point = taken.point
+    if limit.step > 0.0 and point is not start:
+        following = objective.at(point.x - limit.step * point.gradient).value
+        if not following <= point.value:
+            return FirstStep(start, refused="the optimizer's own next step would climb there")
+    return taken
+
+
+def _descend(objective: Objective, start: Point, move: Move, limit: float) -> FirstStep:
+    if move.lower is not None:
+        narrow = move.result.curvature > limit
+        return _too_narrow(start, move.result.curvature, limit) if narrow else FirstStep(move.lower)
+    end = move.point
+    if not move.result.moved:
+        return FirstStep(start)
+    if end.gradient_norm == 0.0:
+        return FirstStep(end)
+    for size in _sizes(start, end, abs(move.result.curvature)):
+        asked = _SHARE * size * end.gradient_norm * end.gradient_norm  # in this order: a square may leave the range
+        trial = objective.at(end.x - size * end.gradient)
+        if math.isfinite(trial.value) and trial.value <= min(end.value - asked, start.value):
+            averaged = Certificate.averaged(end, trial) if math.isfinite(limit) else None
+            if averaged is not None and averaged.curvature > limit:
+                return _too_narrow(start, averaged.curvature, limit)
+            return FirstStep(trial, size)
+    return FirstStep(start, refused="no gradient step descends from there")
+
+
+def _sizes(start: Point, end: Point, curvature: float) -> Iterator[float]:
+    """1/λ and its halves; then, or without a curvature, the step back as far as the teleport led away, and its halves.
+
+    In the interior of the sub-level set, where the gradient is largest at λ = 0, what is left of λ are roundings, and
+    no half of 1/λ may be short enough.
+    """
+    shortest = math.inf
+    if curvature > 0.0:
+        yield from (1.0 / curvature / 2.0**halvings for halvings in range(_TRIALS))
+        shortest = 1.0 / curvature / 2.0**_TRIALS
+    back = min(float(norm(end.x - start.x)) / end.gradient_norm, shortest)
+    yield from (back / 2.0**halvings for halvings in range(_TRIALS))
+
+
+def _too_narrow(start: Point, curvature: float, limit: float) -> FirstStep:
+    return FirstStep(
+        start,
+        refused=f"the valley there is too narrow for the optimizer's step size, which is stable up to a curvature of "
+        f"{limit:.3g}, not of {curvature:.3g}",
+    )
+
+
+def check_unused(seen: Objective, unused: Objective, start: Point, taken: FirstStep) -> FirstStep:
+    """Shorten the move until f does not rise on ``unused``; the start itself where no part of it is harmless.
+
+    Along the way f on ``seen`` has to stay at or below the start's, too: it need not be convex.
+    """
+    before = unused.at(start.x).value
+    share, point = 1.0, taken.point
+    for _ in range(_SHORTER):
+        change = unused.at(point.x).value - before
+        if change <= 0.0 and point.value <= start.value:
+            return replace(taken, point=point, size=share * taken.size, unused_change=change, share=share)
+        share *= 0.5
+        point = seen.at(torch.lerp(start.x, taken.point.x, share))
+    return FirstStep(start, refused="the loss rises on samples that were not used", unused_change=0.0, share=0.0)

@@ -281,8 +281,7 @@ def _schedule(rng: random.Random) -> str:
             "At(0)",
             "At([1, 3])",
             "Blocks({0: 2})",
-            "WhenStalled()",
-            "WhenItPays()",
+            "WhileAffordable(start=1.0)",
         ]
     )
 

@@ -215,8 +215,8 @@ def _descend(run: _Run, rule: StepRule, policy: TeleportPolicy[tuple[Point, Any]
             return reason
         if not undone and policy.due(run.iteration, run.point.value, run.cost.gradient_equivalents):
             taken = _teleport(run, policy, rule.stability_limit, state)
-            if taken is not None and taken.move.model is not None and taken.move.model.size > 0:
-                state = rule.learn(run.objective, state, taken.move.model)
+            if rule.learns and taken is not None and taken.move.model is not None and taken.move.model.size > 0:
+                state = rule.learn(run.objective, state, taken.move.model.ritz_pairs())
             if taken is not None and taken.step.point is run.point and run.trace[-1].kind != "stay":
                 arrival = Arrival(math.nan if policy.first_step or taken.descent else taken.move.result.curvature)
                 if taken.descent and not policy.first_step:  # it is the step of this iteration

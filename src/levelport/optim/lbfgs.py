@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from levelport import checks
-from levelport.numerics.lanczos import KrylovModel
 from levelport.numerics.lbfgs import QuasiNewton
 from levelport.numerics.strong_wolfe import strong_wolfe
 from levelport.objective import Objective, Point
@@ -68,12 +68,16 @@ class LBFGS(StepRule):
         model.update(new.x - point.x, new.gradient - point.gradient)
         return Step(new, model, length)
 
-    def learn(self, objective: Objective, state: Any, model: KrylovModel) -> QuasiNewton:
-        """The state with the Ritz pairs (v, ∇²f v) of ``model``, smallest curvatures first.
+    @property
+    def learns(self) -> bool:
+        return True
+
+    def learn(self, objective: Objective, state: Any, pairs: tuple[Tensor, Tensor]) -> QuasiNewton:
+        """The state with the pairs (v, ∇²f v), rows of two matrices in the order of their curvatures, smallest first.
 
         Pairs without positive curvature are left out. Of a short memory they take at most one half.
         """
-        memory, pairs = self._model(objective, state), model.ritz_pairs()
+        memory = self._model(objective, state)
         most = max(self.pairs(objective.dimension, objective.dtype) // 2, 1)
         for v, image in zip(*(rows[-most:] for rows in pairs), strict=True):
             memory.update(v, image)

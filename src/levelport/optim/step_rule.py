@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-from levelport.numerics.lanczos import KrylovModel
+from torch import Tensor
+
 from levelport.objective import Objective, Point
 from levelport.optim.first_step import UNLIMITED, StabilityLimit
 
@@ -59,8 +60,13 @@ class StepRule(ABC):
     def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
         """The step from ``point``; ``state`` is None at first, ``arrival`` the move that has led to it, if any."""
 
-    def learn(self, objective: Objective, state: Any, model: KrylovModel) -> Any:
-        """The state with what a teleport's model has found out about f; most rules have no use for it."""
+    @property
+    def learns(self) -> bool:
+        """Whether :meth:`learn` has a use for what teleports find out about f."""
+        return False
+
+    def learn(self, objective: Objective, state: Any, pairs: tuple[Tensor, Tensor]) -> Any:
+        """The state with the pairs (v, ∇²f v), rows of two matrices, that a teleport has paid for."""
         return state
 
 

@@ -43,14 +43,14 @@ GROUPS: dict[str, list[ProblemName]] = {
         for reg in (1e-3, 1e-5)
     ],
 }
-OPTIMIZERS = (*TORCH, OURS)
+OPTIMIZERS = ("ArmijoSGD", "SGD", OURS)
 SINCE = 100.0
 """Gradient equivalents from which losses are compared."""
 TUNING = 100.0
 """Gradient equivalents of a run that tunes a step size."""
 FACTOR = math.sqrt(10.0)
 """Between neighbouring step sizes."""
-TUNED = ("SGD", "SGD with momentum")
+TUNED = ("SGD",)
 
 
 @dataclass(frozen=True)

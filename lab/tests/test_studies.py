@@ -282,6 +282,40 @@ def test_one_method_that_loses_refutes_the_claim() -> None:
 
 
 @pytest.mark.usefixtures("optimum_zero")
+@pytest.mark.parametrize("moderate", [True, False])
+def test_penalty_claims_follow_the_curves(moderate: bool) -> None:
+    """Teleports solve at the middle penalty alone, or at the largest alone; plain momentum solves at both ends."""
+    study, regs = STUDIES["fig7"], (0.1, 1e-3, 1e-6)
+    setup = Setup(tier="smoke", solvers=("ours",), halves=("deterministic",), regs=regs)
+    by_key = {}
+    for spec in study.specs(setup):
+        assert isinstance(spec, Training)
+        plain = spec.method is Method.MOMENTUM and spec.reg != 1e-3
+        solved = plain if spec.plan is None else spec.reg == (1e-3 if moderate else 0.1)
+        curves = {"value": np.array(SOLVES if solved else FAILS), "seconds": np.arange(4.0)}
+        by_key[spec.key] = TaskResult(spec.key, {}, (Run(final_value=0.1, curves=curves),), 1.0, {})
+    claims = {claim.name: claim.holds for claim in study.claims(setup, Results(by_key))}
+    assert claims["fig7-moderate-deterministic-ours"] is moderate
+    assert claims["fig7-extremes-deterministic-ours"] is moderate
+
+
+@pytest.mark.usefixtures("optimum_zero")
+def test_own_first_loss_loosens_the_threshold() -> None:
+    """A run that begins higher is solved at a higher loss by the released reading of f(w_0), and by no other."""
+    study = LogisticInitialisation()
+    setup = Setup(tier="smoke", solvers=("ours",), halves=("deterministic",), protocol="released")
+    by_key = {}
+    for spec in study.specs(setup):
+        assert isinstance(spec, Training)
+        curve = np.array([1.0, 0.5, 0.3] if spec.plan is None else [3.0, 0.5, 0.3])
+        run = Run(final_value=0.3, facts={"final_loss": 0.3}, curves={"value": curve, "loss": curve})
+        by_key[spec.key] = TaskResult(spec.key, {}, (run,), 1.0, {})
+    claims = {claim.name: claim.measured for claim in study.claims(setup, Results(by_key))}
+    assert "SGD 0% → 100%" in claims["fig9-deterministic-ours"]
+    assert "SGD 0% → 0%" in claims["fig9-deterministic-shared-ours"]
+
+
+@pytest.mark.usefixtures("optimum_zero")
 def test_timed_claim_counts_the_plain_methods_time_only() -> None:
     """Teleported runs that solve, but after the plain run had ended, do not count."""
     study = LogisticTimed()

@@ -6,9 +6,13 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
+import torch
+from torch import Tensor
 
 import levelport
 
@@ -88,6 +92,44 @@ def test_architecture_page_names_every_folder() -> None:
     assert [str(path) for path in folders if f"{path.name}/" not in text] == []
     named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", text))
     assert sorted(name for name in named if not any((home / name).exists() for home in homes)) == []
+
+
+def files_passed(run: Callable[[], object]) -> int:
+    """Count the files of the library in which a function is called."""
+    seen = set()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if Path(frame.f_code.co_filename).is_relative_to(LIBRARY):
+            seen.add(frame.f_code.co_filename)
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return len(seen)
+
+
+def test_verbs_pass_as_many_files_as_the_page_says() -> None:
+    page = REPOSITORY / "docs" / "architecture.md"
+    if not page.exists():
+        pytest.skip("the documentation is not part of this copy")
+    said = dict(re.findall(r"^\| `([\w.]+)\(.*?\)` \| (\d+) \|", page.read_text(encoding="utf-8"), flags=re.MULTILINE))
+    x, module = torch.tensor([1.0, 2.0], dtype=torch.float64), torch.nn.Linear(3, 1)
+    inputs = torch.ones(4, 3)
+
+    def f(x: Tensor) -> Tensor:
+        return x.square().sum() + (x**4).sum()
+
+    optimizer = levelport.Teleported(torch.optim.SGD(module.parameters(), lr=0.1), schedule=levelport.Every(1))
+    runs: dict[str, Callable[[], object]] = {
+        "teleport": lambda: levelport.teleport(f, x),
+        "minimize": lambda: levelport.minimize(f, x),
+        "Teleported.step": lambda: optimizer.step(lambda: module(inputs).square().mean()),
+    }
+    for name, run in runs.items():
+        run()  # what the first call sets up is not counted
+        assert files_passed(run) <= int(said[name]), name
 
 
 def test_no_verb_hides_a_module() -> None:

@@ -126,7 +126,7 @@ def test_an_interruption_promises_nothing_where_nothing_is_kept(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("levelport_lab.paper.plane.experiment", interrupted)
+    monkeypatch.setattr(sys.modules["levelport_lab.cli.demo"], "_teleport", interrupted)
     done = runner.invoke(app, ["demo", "--out", str(tmp_path)])
     assert done.exit_code == 130
     assert done.output.endswith("\nInterrupted.\n")
@@ -176,7 +176,7 @@ def test_data_that_a_figure_needs_are_missed_before_it_starts(tmp_path: Path, mo
 def test_results_that_are_there_need_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEVELPORT_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("LEVELPORT_DATA", raising=False)
-    store, specs = Store(tmp_path), STUDIES["fig3"].specs(Setup(tier="full", images=50))
+    store, specs = Store(tmp_path), STUDIES["fig3"].specs(Setup(tier="full", images=50))[:2]
     for spec, runs in zip(specs, ([Run()], [Run.failure("no data")]), strict=True):
         store.put(spec, runs, 1.0, {})
     require_data(specs[:1], store)

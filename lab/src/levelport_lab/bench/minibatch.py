@@ -71,7 +71,7 @@ class Transformer(nn.Module):
 
 def _images() -> tuple[Tensor, Tensor]:
     data = load_data("mnist")
-    return torch.tensor(data.X[:20_000], dtype=torch.float32) / 255.0, torch.tensor(data.y[:20_000]).long()
+    return torch.tensor(data.X[:20_000], dtype=torch.float32), torch.tensor(data.y[:20_000]).long()
 
 
 def _source() -> tuple[Tensor, Tensor]:

@@ -155,6 +155,59 @@ class _Calls:
         return self._hessian[1] @ v
 
 
+def interval(
+    result: Any,
+    fun: Callable[..., Any],
+    quantity: Any = None,
+    *,
+    jac: Callable[..., Any] | None = None,
+    hess: Callable[..., Any] | None = None,
+    args: tuple[Any, ...] = (),
+    bounds: Any = None,
+    rise: float | None = None,
+    confidence: float | None = None,
+    names: list[str] | None = None,
+    **options: Any,
+) -> Any:
+    """Likelihood intervals of the parameters of a negative log-likelihood that SciPy has minimised.
+
+    Args:
+        result: what ``scipy.optimize.minimize`` returned; its ``x`` is the minimiser.
+        fun: the summed negative log-likelihood, ``fun(x, *args)``.
+        quantity: a torch function of the parameters, positions of parameters, or None for all of them.
+        jac, hess: derivatives, or None for differences.
+        bounds: as in ``scipy.optimize.minimize``: a ``Bounds`` object, or a pair (lower, upper) per parameter.
+        names: of the quantities.
+        options: others of :func:`levelport.interval`, such as ``refine`` or ``max_cost``.
+
+    Returns:
+        An :class:`~levelport.goals.IntervalResult`.
+    """
+    import numpy as np
+
+    from levelport.goals.setup import rise_of
+    from levelport.integrations.likelihood import Likelihood
+
+    x = np.array(result.x, dtype=np.float64).reshape(-1)
+    if bounds is None:
+        pairs = [(None, None)] * x.size
+    elif hasattr(bounds, "lb"):
+        pairs = list(zip(np.broadcast_to(bounds.lb, x.shape), np.broadcast_to(bounds.ub, x.shape), strict=True))
+    else:
+        pairs = list(bounds)
+    likelihood = Likelihood(
+        lambda z: float(np.asarray(fun(z, *args)).item()),
+        x,
+        rise_of(rise, confidence),
+        jac=None if jac is None else lambda z: jac(z, *args),
+        hess=None if hess is None else lambda z: hess(z, *args),
+        lower=np.array([-np.inf if low is None else low for low, _ in pairs]),
+        upper=np.array([np.inf if high is None else high for _, high in pairs]),
+    )
+    known = [f"x[{index}]" for index in range(x.size)]
+    return likelihood.interval(quantity, known, names, rise=rise, confidence=confidence, **options)
+
+
 def hessian_operator(fun: Callable[[Any], torch.Tensor] | Objective, x: torch.Tensor) -> Any:
     """∇²f(x) as a ``scipy.sparse.linalg.LinearOperator``: products alone, never a matrix.
 

@@ -1,0 +1,136 @@
+"""A NumPy likelihood as an objective, with differences in place of derivatives that are not given.
+
+Differences need a length for every parameter. It is found from f itself: the step that raises f by between a hundredth
+of the rise and the rise. Gradients are central differences over a thousandth of that length, Hessian-vector products
+central differences of gradients over a hundredth, so neither depends on units.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from levelport.goals import IntervalResult, interval
+from levelport.objectives.numpy import NumpyObjective
+
+Array = NDArray[np.float64]
+
+_GRADIENT, _PRODUCT = 1e-3, 1e-2  # steps of differences, relative to the lengths
+_ADJUSTMENTS = 40
+_FALLBACK = 1e-4  # relative length for a parameter along which f does not change
+
+
+class Likelihood:
+    """f with its derivatives on float64 arrays; counts the calls of the function given.
+
+    Args:
+        fun: f(x).
+        x: the minimiser.
+        rise: what differences are scaled by.
+        jac: the gradient, or None for differences.
+        hess: the Hessian as a matrix, or None for differences of gradients.
+        lower, upper: bounds that differences keep to.
+    """
+
+    def __init__(
+        self,
+        fun: Callable[[Array], float],
+        x: Array,
+        rise: float,
+        *,
+        jac: Callable[[Array], Any] | None = None,
+        hess: Callable[[Array], Any] | None = None,
+        lower: Array | None = None,
+        upper: Array | None = None,
+    ) -> None:
+        self.x = np.array(x, dtype=np.float64)
+        self.calls = 0
+        self._fun, self._jac, self._hess = fun, jac, hess
+        self._lower = np.full_like(self.x, -math.inf) if lower is None else np.asarray(lower, dtype=np.float64)
+        self._upper = np.full_like(self.x, math.inf) if upper is None else np.asarray(upper, dtype=np.float64)
+        self._matrix: tuple[Array, Array] | None = None  # the last x, and the Hessian there
+        self.lengths = np.ones_like(self.x) if jac is not None and hess is not None else self._find_lengths(rise)
+
+    def objective(self) -> NumpyObjective:
+        """f for :func:`levelport.interval`."""
+        return NumpyObjective(self.value, self.gradient, self.product, self.x.size)
+
+    def interval(
+        self, quantity: Any, known: Sequence[str], names: Sequence[str] | None, **options: Any
+    ) -> IntervalResult[torch.Tensor]:
+        """:func:`levelport.interval` within the bounds; parameters may be given by their names, ``known``."""
+        if isinstance(quantity, str):
+            quantity = [quantity]
+        if quantity is not None and not callable(quantity):
+            quantity = [_position(entry, known) for entry in quantity]
+        if names is None and not callable(quantity):
+            names = known if quantity is None else [known[index] for index in quantity]
+        sides = [
+            [value if math.isfinite(value) else None for value in side.tolist()] for side in (self._lower, self._upper)
+        ]
+        if any(value is not None for side in sides for value in side):
+            options["bounds"] = list(zip(*sides, strict=True))
+        return interval(self.objective(), torch.from_numpy(self.x.copy()), quantity, names=names, **options)
+
+    def value(self, x: Array) -> float:
+        """f(x)."""
+        self.calls += 1
+        return float(self._fun(x))
+
+    def gradient(self, x: Array) -> Array:
+        """∇f(x)."""
+        if self._jac is not None:
+            return np.asarray(self._jac(x), dtype=np.float64).reshape(-1)
+        gradient = np.empty_like(x)
+        for index, length in enumerate(self.lengths):
+            ahead, behind = x.copy(), x.copy()
+            ahead[index] = min(x[index] + _GRADIENT * length, self._upper[index])
+            behind[index] = max(x[index] - _GRADIENT * length, self._lower[index])
+            gradient[index] = (self.value(ahead) - self.value(behind)) / (ahead[index] - behind[index])
+        return gradient
+
+    def product(self, x: Array, v: Array) -> Array:
+        """∇²f(x) v."""
+        if self._hess is not None:
+            if self._matrix is None or not np.array_equal(self._matrix[0], x):
+                self._matrix = x.copy(), np.asarray(self._hess(x), dtype=np.float64)
+            return np.asarray(self._matrix[1] @ v, dtype=np.float64)
+        size = float(np.max(np.abs(v / self.lengths)))
+        if size == 0.0:
+            return np.zeros_like(v)
+        step = _PRODUCT / size
+        ahead = np.clip(x + step * v, self._lower, self._upper)
+        behind = np.clip(x - step * v, self._lower, self._upper)
+        return (self.gradient(ahead) - self.gradient(behind)) / (2.0 * step)
+
+    def _find_lengths(self, rise: float) -> Array:
+        base = self.value(self.x)
+        lengths = 1e-2 * np.abs(self.x)
+        lengths[lengths == 0.0] = 1e-2
+        for index in range(self.x.size):
+            for _ in range(_ADJUSTMENTS):
+                climbs = []
+                for sign in (-1.0, 1.0):
+                    moved = self.x.copy()
+                    moved[index] = np.clip(moved[index] + sign * lengths[index], self._lower[index], self._upper[index])
+                    climbs.append(self.value(moved) - base)
+                climb = max(climbs) if all(map(math.isfinite, climbs)) else math.inf
+                if 0.01 * rise <= climb <= rise:
+                    break
+                lengths[index] *= 3.0 if climb < 0.01 * rise else 1.0 / 3.0
+            else:
+                lengths[index] = _FALLBACK * max(1.0, abs(self.x[index]))
+        return lengths
+
+
+def _position(entry: Any, known: Sequence[str]) -> int:
+    if not isinstance(entry, str):
+        return int(entry)
+    if entry not in known:
+        raise ValueError(f"there is no free parameter {entry!r}; there are {', '.join(known)}.")
+    return list(known).index(entry)

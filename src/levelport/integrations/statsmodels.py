@@ -1,0 +1,74 @@
+"""Likelihood intervals of fitted statsmodels models: GLM, Logit, Poisson, and others that have a ``loglike``.
+
+fit = statsmodels.api.GLM(y, X, family=sm.families.Binomial()).fit()
+print(interval(fit, confidence=0.95))
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from levelport.goals import IntervalResult
+from levelport.goals.setup import rise_of
+from levelport.integrations.likelihood import Likelihood
+
+
+def interval(
+    result: Any,
+    quantity: Any = None,
+    *,
+    rise: float | None = None,
+    confidence: float | None = None,
+    names: list[str] | None = None,
+    **options: Any,
+) -> IntervalResult[Any]:
+    """Likelihood intervals of the parameters of a fitted model, or of functions of them.
+
+    Args:
+        result: what ``model.fit()`` returned, by maximum likelihood: the model needs ``loglike``, and ``score`` and
+            ``hessian`` where it has them. The scale of a GLM is held at ``result.scale``.
+        quantity: a torch function of the parameters, positions or names of parameters, or None for all of them.
+        rise, confidence: exactly one of them, as in :func:`levelport.interval`.
+        names: of the quantities.
+        options: others of :func:`levelport.interval`, such as ``refine`` or ``max_cost``.
+    """
+    model = getattr(result, "model", None)
+    if model is None or not hasattr(model, "loglike"):
+        raise ValueError(
+            f"result must be a fitted likelihood model of statsmodels with a loglike, not a {type(result).__name__}."
+        )
+    fixed = _fixed_scale(result)
+    likelihood = Likelihood(
+        _negative(model.loglike, fixed),
+        np.asarray(result.params, dtype=np.float64),
+        rise_of(rise, confidence),
+        jac=_negative(model.score, fixed) if hasattr(model, "score") else None,
+        hess=_negative(model.hessian, fixed) if hasattr(model, "hessian") else None,
+    )
+    known = parameter_names(result)
+    return likelihood.interval(quantity, known, names, rise=rise, confidence=confidence, **options)
+
+
+def parameter_names(result: Any) -> list[str]:
+    """Names of the parameters, as the model's summary has them."""
+    if hasattr(result.params, "index") and not callable(result.params.index):
+        return [str(name) for name in result.params.index]
+    named = getattr(result.model, "param_names", None) or getattr(result.model, "exog_names", None) or []
+    count = len(result.params)
+    return [str(name) for name in named] if len(named) == count else [f"x{index}" for index in range(count)]
+
+
+def _fixed_scale(result: Any) -> dict[str, Any]:
+    """GLMs estimate a scale beside the likelihood; score and Hessian take it as an argument."""
+    takes = "scale" in inspect.signature(result.model.loglike).parameters
+    return {"scale": float(result.scale)} if takes and hasattr(result, "scale") else {}
+
+
+def _negative(method: Callable[..., Any], options: dict[str, Any]) -> Callable[[Any], Any]:
+    accepted = inspect.signature(method).parameters
+    taken = {name: value for name, value in options.items() if name in accepted}
+    return lambda x: -np.asarray(method(x, **taken))

@@ -25,8 +25,8 @@ from levelport.objectives.isolation import isolated, twice_differentiable
 from levelport.objectives.structure import Structure, Variables, X
 
 
-class Reach:
-    """Whether derivatives arrive everywhere the loss depends on, asked once per objective.
+class DerivativeCheck:
+    """Checks, once per objective, that derivatives reach everything the loss depends on.
 
     Where autograd finds no way from the loss back to some entries of x, either the loss does not depend on them, and
     their derivative is zero, or the way is cut: by ``detach()``, ``torch.no_grad()``, NumPy or reentrant
@@ -34,11 +34,11 @@ class Reach:
     """
 
     def __init__(self) -> None:
-        self.certain = False
+        self.done = False
 
     def verify(self, x: Tensor, value: float, silent: Tensor, evaluate: Callable[[Tensor], float]) -> None:
         """Raise :class:`ObjectiveError` if ``evaluate`` changes with the ``silent`` entries of ``x`` (a mask)."""
-        if self.certain or not math.isfinite(value):
+        if self.done or not math.isfinite(value):
             return
         size = torch.finfo(x.dtype).eps ** 0.25 * (1.0 + x.abs())
         shorter = (torch.full_like(x, torch.finfo(x.dtype).tiny ** share) for share in (0.25, 0.5, 0.75))
@@ -59,7 +59,7 @@ class Reach:
                 )
             if math.isfinite(elsewhere):
                 break
-        self.certain = True
+        self.done = True
 
 
 class GraphPoint(Point):
@@ -74,14 +74,14 @@ class GraphPoint(Point):
         x: Tensor,
         ledger: Ledger,
         forward: Callable[[Tensor], tuple[Tensor, list[Tensor]]],
-        reach: Reach,
+        check: DerivativeCheck,
         *,
         curvature: bool = False,
         penalty: float = 0.0,
     ) -> None:
         super().__init__(x, ledger)
         self._forward = forward
-        self._reach = reach
+        self._derivative_check = check
         self._curvature = curvature
         self._penalty = penalty
         self._graph: tuple[Tensor, list[Tensor]] | None = None
@@ -122,8 +122,8 @@ class GraphPoint(Point):
         loss, leaves = self._run_forward()
         with self._differentiating():
             gradient, silent = flat_gradient(loss, leaves, create_graph=self._curvature)
-        if silent is not None and not self._reach.certain:
-            self._reach.verify(self.x, float(loss.detach()), silent, self._value_elsewhere)
+        if silent is not None and not self._derivative_check.done:
+            self._derivative_check.verify(self.x, float(loss.detach()), silent, self._value_elsewhere)
         if self._curvature:
             self._differentiable_gradient = gradient
             gradient = gradient.detach()
@@ -224,7 +224,7 @@ class FunctionObjective(Objective):
     def __init__(self, fun: Callable[[Any], Tensor], like: Variables) -> None:
         super().__init__()
         self.fun = fun
-        self._reach = Reach()
+        self._derivative_check = DerivativeCheck()
         self._calls_modules = True  # until an evaluation calls none: watching for calls takes as long as a small loss
         self.structure = Structure(like)
         self.dimension = self.structure.dimension
@@ -232,16 +232,16 @@ class FunctionObjective(Objective):
         self.device = self.structure.device
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
-        return GraphPoint(x, self.ledger, self._forward, self._reach, curvature=curvature)
+        return GraphPoint(x, self.ledger, self._forward, self._derivative_check, curvature=curvature)
 
     def _forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         leaves = [leaf.requires_grad_() for leaf in self.structure.leaves(x)]
         variables = self.structure.assemble(leaves)
         if not self._calls_modules:
             return as_scalar_loss(self.fun(variables)), leaves
-        with isolated(self.device, full_precision=True) as lending:
+        with isolated(self.device, full_precision=True) as copies:
             loss = as_scalar_loss(self.fun(variables))
-        self._calls_modules = lending.noticed
+        self._calls_modules = copies.noticed
         return loss, leaves
 
 

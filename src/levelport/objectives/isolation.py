@@ -117,8 +117,8 @@ def full_precision(device: torch.device) -> Iterator[None]:
         yield
 
 
-class Lending:
-    """Copies of buffers, lent to modules for the duration of one evaluation.
+class BufferCopies:
+    """Copies of buffers that stand in for the originals during one evaluation.
 
     A module may put another tensor in the place of a copy, and ``torch.func.functional_call`` puts its own in the place
     of a buffer until it returns. So each place remembers which original every tensor stands for that it held at the end
@@ -151,7 +151,7 @@ class Lending:
         if self._inside[id(module)] and self._following is None:
             self._following = register_module_forward_hook(self.follow, always_call=True)
 
-    def lend(self, module: nn.Module) -> None:
+    def insert(self, module: nn.Module) -> None:
         """Before a call: copies in the place of originals. Called twice within one loss, it goes on with its copies."""
         if id(module) not in self._modules:
             self._enter(module)
@@ -174,7 +174,7 @@ class Lending:
                 if buffer is not None and key not in self._originals and key[:2] in self._latest:
                     self._originals[key] = buffer, self._latest[key[:2]]
 
-    def take_back(self) -> None:
+    def restore(self) -> None:
         """Originals in the place of what stands for them."""
         if self._following is not None:
             self._following.remove()
@@ -191,7 +191,7 @@ class Lending:
 @contextmanager
 def isolated(
     device: torch.device, *, replay: RandomState | None = None, full_precision: bool = False
-) -> Iterator[Lending]:
+) -> Iterator[BufferCopies]:
     """Whatever modules do to their buffers in here is undone at the end.
 
     Modules are noticed when they are called. One that is run by ``module.forward(x)`` alone, with no call of it or of a
@@ -206,7 +206,7 @@ def isolated(
             :class:`~levelport.DistributedObjective`.
     """
     before = RandomState.capture(device) if replay is not None else None
-    lending = Lending()
+    copies = BufferCopies()
     silenced: dict[int, tuple[DistributedDataParallel, bool, bool]] = {}
 
     def prepare(module: nn.Module, _inputs: object) -> None:
@@ -219,19 +219,19 @@ def isolated(
             if torch.is_autocast_enabled(device.type):
                 # Leaving the autocast block of the loss sets the state it found on entry: off.
                 torch.set_autocast_enabled(device.type, False)
-        lending.lend(module)
+        copies.insert(module)
 
     handle = register_module_forward_pre_hook(prepare)
     try:
         if replay is not None:
             replay.restore()
         with twice_differentiable(device) if full_precision else eager():
-            yield lending
+            yield copies
     finally:
         handle.remove()
         for parallel, backward, forward in silenced.values():
             parallel.require_backward_grad_sync, parallel.require_forward_param_sync = backward, forward
-        lending.take_back()
+        copies.restore()
         if before is not None:
             before.restore()
 

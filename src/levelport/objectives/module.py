@@ -18,7 +18,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from levelport import checks
 from levelport.objective import Ledger, Objective, ObjectiveError, Point
-from levelport.objectives.function import GraphPoint, Reach, as_scalar_loss
+from levelport.objectives.function import DerivativeCheck, GraphPoint, as_scalar_loss
 from levelport.objectives.structure import Structure, check_separate
 
 
@@ -62,7 +62,7 @@ class ModuleObjective(Objective):
         if chunk_size is not None:
             checks.whole("chunk_size", chunk_size, at_least=1, why="None takes all samples at once")
         self.module = module
-        self._reach = Reach()
+        self._derivative_check = DerivativeCheck()
         self.loss = loss
         self.inputs = inputs
         self.targets = targets
@@ -142,7 +142,7 @@ class _WholePoint(GraphPoint):
         curvature: bool,
         penalty: float,
     ) -> None:
-        super().__init__(x, ledger, forward, objective._reach, curvature=curvature, penalty=penalty)
+        super().__init__(x, ledger, forward, objective._derivative_check, curvature=curvature, penalty=penalty)
         self._module = objective.module
 
     @contextmanager

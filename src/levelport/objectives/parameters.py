@@ -23,7 +23,13 @@ from torch import Tensor
 from levelport.objective import Objective, ObjectiveError, Point
 from levelport.objectives.batches import Batches, Loss, check_loss
 from levelport.objectives.failures import CALLED_BACKWARD, explained
-from levelport.objectives.function import Reach, as_scalar_loss, differentiable, flat_gradient, second_backward
+from levelport.objectives.function import (
+    DerivativeCheck,
+    as_scalar_loss,
+    differentiable,
+    flat_gradient,
+    second_backward,
+)
 from levelport.objectives.isolation import RandomState, isolated
 from levelport.objectives.structure import Structure, check_separate
 
@@ -67,7 +73,7 @@ class ParametersObjective(Objective):
         self.terms = loss.terms() if isinstance(loss, Batches) else [(1.0, loss)]
         self._replay = (random_state or RandomState.capture(self.device)) if noise == "replay" else None
         self._hooked = [parameter for parameter in self.parameters if parameter._backward_hooks]
-        self._reach = Reach()
+        self._derivative_check = DerivativeCheck()
         self._owner: weakref.ref[_ParameterPoint] | None = None
 
     def current(self) -> Tensor:
@@ -187,12 +193,14 @@ class _ParameterPoint(Point):
         if self._curvature:
             self._differentiable_gradient = gradient
         value = self._value if self._value is not None else loss.detach()
-        self._verify_reach(value, silent)
+        self._check_derivatives(value, silent)
         return value, gradient.detach()
 
-    def _verify_reach(self, value: float | Tensor, silent: Tensor | None) -> None:
-        if silent is not None and not self._objective._reach.certain:
-            self._objective._reach.verify(self.x, float(value), silent, lambda x: self._objective.at(x).value)
+    def _check_derivatives(self, value: float | Tensor, silent: Tensor | None) -> None:
+        if silent is not None and not self._objective._derivative_check.done:
+            self._objective._derivative_check.verify(
+                self.x, float(value), silent, lambda x: self._objective.at(x).value
+            )
 
     def _gradient_by_batches(self) -> tuple[float, Tensor]:
         self._occupy()
@@ -204,7 +212,7 @@ class _ParameterPoint(Point):
             part, silent = self._differentiate(loss, create_graph=False)
             gradient.add_(part, alpha=weight)
             never &= silent if silent is not None else False
-        self._verify_reach(value, never if bool(never.any()) else None)
+        self._check_derivatives(value, never if bool(never.any()) else None)
         return value, gradient
 
     def _evaluate_hvp(self, v: Tensor) -> Tensor:

@@ -1,0 +1,111 @@
+"""Checks that no ordinary run needs, because what they guard against is rare: each is made to matter here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from levelport import FunctionObjective, Krylov, Solver, TeleportStatus, teleport
+from levelport.objectives import distributed
+from levelport.objectives.isolation import RandomState, isolated
+from levelport.optim.first_step import FirstStep, check_unused
+from levelport.solvers import Monitor, Outcome, TeleportProblem
+
+SCALES = torch.tensor([1.0, 2.0, 8.0], dtype=torch.float64)
+
+
+def bowl(x: Tensor) -> Tensor:
+    return 0.5 * torch.dot(SCALES, x * x)
+
+
+@dataclass(frozen=True)
+class GoesTo(Solver):
+    """Returns one point, whatever its value and gradient."""
+
+    place: tuple[float, ...] = ()
+
+    def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
+        place = torch.tensor(self.place, dtype=torch.float64)
+        return Outcome(problem.objective.at(place, curvature=True), TeleportStatus.PREDICTED)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [(0.0, 0.0, 9.0), (1.0, 0.0, 0.0), (math.nan, 0.0, 0.5), (0.0, 0.0, 0.6)],
+    ids=["higher value", "smaller gradient", "not finite", "beyond the radius"],
+)
+def test_answers_that_break_the_guarantee_are_dropped(place: tuple[float, ...]) -> None:
+    start = torch.tensor([0.0, 1.5, 0.0], dtype=torch.float64)
+    radius = 1.0 if place[2] == 0.6 else None
+    result = teleport(bowl, start, GoesTo(place=place, radius=radius))
+    assert result.status is TeleportStatus.NO_FEASIBLE_GAIN
+    assert torch.equal(result.x, start)
+    assert result.value == float(bowl(start))
+    assert TeleportStatus.PREDICTED.value in result.detail
+
+
+@pytest.mark.parametrize(("short", "converged"), [(0.5, True), (3.0, False), (50.0, False)])
+def test_points_below_the_level_are_not_kkt_points(short: float, converged: bool) -> None:
+    """On the axis, where g is an eigenvector, below the level by ``short`` · tol of the Newton decrease."""
+    start, tol = torch.tensor([0.0, 1.5, 0.0], dtype=torch.float64), 1e-6
+    height = math.sqrt(2.0 * float(bowl(start)) / (1.0 + short * tol) / 8.0)
+    result = teleport(bowl, start, GoesTo(place=(0.0, 0.0, height), tol=tol))
+    assert result.alignment == 1.0
+    assert result.status is (TeleportStatus.CONVERGED if converged else TeleportStatus.PREDICTED)
+
+
+@pytest.mark.parametrize("hvp", ["exact", "difference"])
+@pytest.mark.parametrize("max_hvps", range(1, 8))
+def test_krylov_keeps_a_product_for_the_certificate(max_hvps: int, hvp: str) -> None:
+    """With equal parts of g along eigenvalues from 1 to 1e-4 a model in twelve variables wants all twelve products."""
+    scales = torch.logspace(0, -4, 12, dtype=torch.float64)
+    objective = FunctionObjective(lambda x: 0.5 * torch.dot(scales, x * x), scales)
+    before = objective.ledger.products
+    teleport(objective, 1.0 / scales, Krylov(max_hvps=max_hvps, hvp=hvp))  # type: ignore[arg-type]
+    assert objective.ledger.products - before <= max_hvps
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_generators_are_put_back_after_a_look(fails: bool) -> None:
+    """The dropout masks of training are those of a run in which nobody looked."""
+    cpu, replayed = torch.device("cpu"), RandomState.capture(torch.device("cpu"))
+    torch.manual_seed(3)
+    expected = [nn.functional.dropout(torch.ones(50)) for _ in range(2)]
+    torch.manual_seed(3)
+    seen = [nn.functional.dropout(torch.ones(50))]
+    try:
+        with isolated(cpu, replay=replayed):
+            nn.functional.dropout(torch.ones(7))
+            if fails:
+                raise ArithmeticError
+    except ArithmeticError:
+        pass
+    seen.append(nn.functional.dropout(torch.ones(50)))
+    assert all(torch.equal(one, other) for one, other in zip(seen, expected, strict=True))
+
+
+def line(f: Callable[[Tensor], Tensor]) -> FunctionObjective:
+    return FunctionObjective(lambda x: f(x[0]), torch.zeros(1, dtype=torch.float64))
+
+
+def test_shortened_moves_do_not_raise_the_loss_they_were_made_on() -> None:
+    """f falls from 0 to 1 over a hill; on the other samples the first half of the way is harmless."""
+    seen, unused = line(lambda x: -x + 8.0 * x * (1.0 - x)), line(lambda x: -x * (1.0 - x) + 10.0 * torch.relu(x - 0.9))
+    start, end = (seen.at(torch.tensor([x], dtype=torch.float64)) for x in (0.0, 1.0))
+    assert unused.at(end.x).value > unused.at(start.x).value
+    found = check_unused(seen, unused, start, FirstStep(end))
+    assert found.point is start
+    assert found.share == 0.0
+
+
+def test_ranks_agree_on_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ranks with 1 and 4: the sum would double every loss that schedules look at."""
+    monkeypatch.setattr(distributed, "ranks", lambda: 2)
+    monkeypatch.setattr(distributed.dist, "all_reduce", lambda total: total.add_(4.0))
+    assert distributed.agreed(1.0, torch.device("cpu")) == 2.5
+    assert math.isnan(distributed.agreed(math.nan, torch.device("cpu")))

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from PIL import Image, PngImagePlugin
 from torch import Tensor
@@ -135,7 +136,9 @@ def shown(axes: Axes) -> dict[str, Any]:
     words += [label.get_text() for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]]
     if legend := axes.get_legend():
         words += [text.get_text() for text in legend.get_texts()]
-    lines = [np.round(to_axes.transform(np.asarray(line.get_xydata(), dtype=float)), 4).tolist() for line in axes.lines]
+    drawn = [np.asarray(line.get_xydata(), dtype=float) for line in axes.lines]
+    drawn += [part for parts in axes.collections if isinstance(parts, LineCollection) for part in parts.get_segments()]
+    lines = [np.round(to_axes.transform(points), 4).tolist() for points in drawn]
     return {"words": words, "lines": lines}
 
 

@@ -49,11 +49,9 @@ def forest(result: IntervalResult[Any]) -> Figure:
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     for i, row in enumerate(result.rows()):
-        for low, high, place, look, label in (
-            (row["wald_lower"], row["wald_upper"], i + 0.18, {"color": "0.6", "lw": 2}, "Wald"),
-            (row["lower"], row["upper"], i - 0.05, {"color": BLUE, "lw": 3}, "likelihood"),
-        ):
-            axes.plot([low, high], [place] * 2, solid_capstyle="butt", label=label if i == 0 else None, **look)
+        wald, ours = ("Wald", "likelihood") if i == 0 else ("", "")
+        axes.hlines([i + 0.18], row["wald_lower"], row["wald_upper"], color="0.6", lw=2, label=wald)
+        axes.hlines([i - 0.05], row["lower"], row["upper"], color=BLUE, lw=3, label=ours)
         axes.plot([row["estimate"]], [i - 0.05], "o", color=BLACK, ms=5)
     axes.axvspan(-0.2, 0.0, color="0.9")
     axes.axvspan(1.0, 1.2, color="0.9")

@@ -146,7 +146,9 @@ def training_run(*, teleports: bool, budget: float = 300.0) -> tuple[list[float]
     optimizer.register_teleport_hook(bill)
     while spent < budget:
         before = spent
-        losses.append(float(optimizer.step(lambda: torch.nn.functional.mse_loss(model(x), y)).detach()))
+        loss = optimizer.step(lambda: torch.nn.functional.mse_loss(model(x), y))
+        assert loss is not None
+        losses.append(loss.item())
         costs.append(before)
         spent += 1.0
     return costs, losses, optimizer.teleporter.teleports

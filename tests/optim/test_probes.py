@@ -88,12 +88,12 @@ def history_of(*probes: tuple[float, float, float]) -> History:
     history, cost, value, tick = History(), 0.0, 0.0, 0
     for at, price, decrease in probes:
         while cost < at:
-            history.observe(tick, value, 1.0, cost)
+            history.observe(tick, value, cost)
             tick, cost, value = tick + 1, cost + 1.0, value - 1.0
-        history.observe(tick, value, 1.0, cost)
+        history.observe(tick, value, cost)
         history.teleported(price)
         tick, cost, value = tick + 1, cost + price, value - decrease
-    history.observe(tick, value, 1.0, cost)
+    history.observe(tick, value, cost)
     return history
 
 
@@ -101,16 +101,16 @@ def history_of(*probes: tuple[float, float, float]) -> History:
 def test_pause_halves_if_a_probe_pays_else_doubles(decrease: float, pause: float) -> None:
     history, schedule = history_of((60.0, 40.0, decrease)), Probes()
     assert not schedule.due(1000, history)
-    history.observe(1000, 0.0, 1.0, 100.0 + pause - 0.5)
+    history.observe(1000, 0.0, 100.0 + pause - 0.5)
     assert not schedule.due(1000, history)
-    history.observe(1001, 0.0, 1.0, 100.0 + pause)
+    history.observe(1001, 0.0, 100.0 + pause)
     assert schedule.due(1001, history)
 
 
 def test_a_probe_costs_at_most_half_of_what_was_spent() -> None:
     history = History()
     for cost, vectors in ((1.0, 1), (60.0, 30), (1e4, 64)):
-        history.observe(int(cost), 0.0, 1.0, cost)
+        history.observe(int(cost), 0.0, cost)
         assert Probes().limits(history).max_hvps == vectors
 
 

@@ -71,8 +71,8 @@ def test_safety_becomes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     network = equal_cost.GROUPS["confirmation"][-1]
     store = stored(
         tmp_path,
-        SafetySpec("tanh", "momentum 0.02", 0),
-        SafetySpec("tanh", "momentum 0.02", 1),
+        SafetySpec("tanh", "SGD 0.1", 0),
+        SafetySpec("tanh", "SGD 0.1", 1),
         EqualCostSpec(network, "SGD", budget=120.0),
         EqualCostSpec(network, OURS, budget=120.0),
     )
@@ -89,7 +89,7 @@ def test_safety_becomes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert ours["optimizer"] == OURS
     assert ours["worst"] <= 1.05
     page = (tmp_path / "safety.md").read_text()
-    assert "| momentum 0.02, every 20 | 2/2 |" in page
+    assert "| SGD 0.1, every 20 | 2/2 |" in page
     assert f"| {OURS}, confirmation | 1 |" in page
 
 

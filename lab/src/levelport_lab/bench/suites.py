@@ -92,7 +92,7 @@ def _solvers(tier: Tier, seed: int) -> list[RunSpec]:
 
 
 def _safety(tier: Tier, seed: int) -> list[RunSpec]:
-    return [*safety.specs(), *equal_cost.specs()] if tier == "full" else safety.specs(range(100, 105))
+    return [*safety.specs(), *equal_cost.specs()] if tier == "full" else safety.specs(safety.FRESH_SEEDS[:5])
 
 
 SUITES: dict[str, Suite] = {

@@ -44,7 +44,11 @@ def data() -> tuple[Tensor, Tensor]:
 def by_parameters(model: nn.Module) -> levelport.TeleportResult:
     x, y = data()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    return Teleporter(optimizer, Never(), solver=Krylov(max_hvps=6)).teleport(lambda: (model(x) - y).square().mean())
+    return (
+        Teleporter(optimizer, Never(), solver=Krylov(max_hvps=6))
+        .teleport(lambda: (model(x) - y).square().mean())
+        .teleport
+    )
 
 
 def by_module(model: nn.Module) -> levelport.TeleportResult:

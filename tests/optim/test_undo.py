@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from levelport.optim import Teleporter, WhileAffordable
+from levelport.optim import At, Teleporter, WhileAffordable
 from levelport.optim.undo import RecentLosses, UndoMonitor
 
 
@@ -114,3 +114,62 @@ def test_a_step_whose_loss_was_shown_is_not_taken_for_an_unseen_one() -> None:
 
     assert known(shown=True) == 7
     assert known(shown=False) == 0
+
+
+def watched_run(seed: int = 0) -> tuple[Teleporter, nn.Module, dict[str, Tensor]]:
+    """A network after a move that is watched, and its data."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 1))
+    data = {"x": torch.randn(64, 5), "y": torch.randn(64, 1)}
+    teleporter = Teleporter(torch.optim.SGD(model.parameters(), lr=0.01), At(10))
+    for _ in range(14):
+        step(teleporter, model, data)
+    assert teleporter.moves == 1
+    assert teleporter.policy.monitor.watching
+    return teleporter, model, data
+
+
+def step(teleporter: Teleporter, model: nn.Module, data: dict[str, Tensor]) -> None:
+    def loss() -> Tensor:
+        return nn.functional.mse_loss(model(data["x"]), data["y"])
+
+    teleporter.maybe(loss)
+    teleporter.optimizer.zero_grad()
+    loss().backward()
+    teleporter.optimizer.step()
+
+
+@pytest.mark.parametrize("how", ["load_state_dict", "data"])
+def test_weights_of_others_are_not_rolled_back(how: str) -> None:
+    teleporter, model, data = watched_run()
+    with torch.no_grad():
+        loaded = {name: 10.0 * value for name, value in model.state_dict().items()}
+        if how == "load_state_dict":
+            model.load_state_dict(loaded)
+        else:
+            for name, parameter in model.named_parameters():
+                parameter.data.copy_(loaded[name])
+    size = sum(float(p.detach().norm()) for p in model.parameters())
+    teleporter.optimizer.param_groups[0]["lr"] = 1e-6
+    step(teleporter, model, data)
+    assert teleporter.undone == 0
+    assert sum(float(p.detach().norm()) for p in model.parameters()) == pytest.approx(size, rel=1e-2)
+
+
+def test_harder_data_do_not_roll_steps_back() -> None:
+    teleporter, model, data = watched_run()
+    data["y"] = 5.0 * data["y"]
+    before = [p.detach().clone() for p in model.parameters()]
+    teleporter.optimizer.param_groups[0]["lr"] = 1e-6
+    step(teleporter, model, data)
+    assert teleporter.undone == 0
+    assert all(torch.allclose(p, old, atol=1e-3) for p, old in zip(model.parameters(), before, strict=True))
+
+
+def test_steps_that_go_wrong_are_rolled_back_with_a_warning() -> None:
+    teleporter, model, data = watched_run()
+    teleporter.optimizer.param_groups[0]["lr"] = 30.0
+    step(teleporter, model, data)
+    with pytest.warns(UserWarning, match="a teleport was undone"):
+        step(teleporter, model, data)
+    assert teleporter.undone == 1

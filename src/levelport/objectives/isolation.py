@@ -6,11 +6,16 @@ random number generators (dropout). Inside :func:`isolated` every module that is
 buffers, as do the modules inside it, and random numbers can be replayed. :func:`twice_differentiable` is the other half
 of a solve: what training runs in half precision or in a fused kernel runs there in full, on operations that have second
 derivatives.
+
+Hooks on module calls and the choice of attention kernels belong to the whole process. Threads share one hook, which
+acts on modules of the evaluations of its own thread only, and the kernels are put back when the last of them is done.
+Cleaning up is finished in spite of interrupts (:func:`finish`), at the latest by the next call (:func:`recover`).
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -68,7 +73,45 @@ def finish(actions: list[Callable[[], object]]) -> None:
 
 
 def recover() -> None:
-    """Finish what an interrupt has left unfinished in this thread; called where nothing can be under way."""
+    """Finish what an interrupt has left unfinished in this thread; for callers who know that nothing is under way."""
+    for evaluation in reversed(list(_local.active)):
+        evaluation.close()
+
+
+class _Shared:
+    """A switch of the whole process that threads use together: the first one sets it, the last one puts it back."""
+
+    def __init__(self, make: Callable[[], AbstractContextManager[object]]) -> None:
+        self._make = make
+        self._lock = threading.RLock()
+        self._users: set[object] = set()
+        self._context: AbstractContextManager[object] | None = None
+
+    def enter(self, user: object) -> None:
+        """Set it for ``user``, once."""
+        with self._lock:
+            self._users.add(user)
+            if self._context is None:
+                context = self._make()
+                context.__enter__()
+                self._context = context
+
+    def leave(self, user: object) -> None:
+        """``user`` needs it no longer; says so as often as it likes."""
+        with self._lock:
+            self._users.discard(user)
+            if not self._users and self._context is not None:
+                self._context.__exit__(None, None, None)
+                self._context = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        user = object()
+        try:
+            self.enter(user)
+            yield
+        finally:
+            finish([lambda: self.leave(user)])
 
 
 @contextmanager
@@ -86,11 +129,8 @@ def _without_autocast(device: torch.device) -> AbstractContextManager[object]:
     return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
 
 
-def _plain_attention() -> AbstractContextManager[object]:
-    """Free where a solver around it has asked for the same: torch's own context takes longer than a small loss."""
-    cuda = torch.backends.cuda  # where torch asks on every device; not all versions know cuDNN's kernels
-    fused = any(getattr(cuda, f"{kind}_sdp_enabled", bool)() for kind in ("flash", "mem_efficient", "cudnn"))
-    return sdpa_kernel(SDPBackend.MATH) if fused or not cuda.math_sdp_enabled() else nullcontext()
+_plain_attention = _Shared(lambda: sdpa_kernel(SDPBackend.MATH))
+"""Attention as products and softmax, on every device."""
 
 
 @contextmanager
@@ -100,10 +140,19 @@ def eager() -> Iterator[None]:
     if stance is None or "torch._dynamo" not in sys.modules:
         yield
         return
-    with stance("force_eager"), warnings.catch_warnings():
+    with _force_eager():
+        yield
+
+
+@contextmanager
+def _uncompiled() -> Iterator[None]:
+    with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
         # That a hook fires for the compiled module and for the one inside it does no harm here.
         warnings.filterwarnings("ignore", message="Using `torch.compile")
         yield
+
+
+_force_eager = _Shared(_uncompiled)
 
 
 @contextmanager
@@ -131,7 +180,7 @@ class BufferCopies:
         self._copies: dict[int, tuple[Tensor, Tensor]] = {}  # by original: modules may share one
         self._latest: dict[tuple[int, str], Tensor | None] = {}  # original of a place
         self._originals: dict[tuple[int, str, int], tuple[Tensor, Tensor | None]] = {}  # by place and what it held
-        self._following: RemovableHandle | None = None  # from the first call on of a module with buffers
+        self.has_buffers = False  # a module with buffers was called
 
     @property
     def noticed(self) -> bool:
@@ -148,8 +197,11 @@ class BufferCopies:
                     self._modules[id(child)] = child
                     parts.append(child)
         self._inside[id(module)] = [part for part in parts if len(part._buffers) > 0]
-        if self._inside[id(module)] and self._following is None:
-            self._following = register_module_forward_hook(self.follow, always_call=True)
+        self.has_buffers = self.has_buffers or bool(self._inside[id(module)])
+
+    def knows(self, module: nn.Module) -> bool:
+        """Whether ``module`` was called before, or lies inside one that was."""
+        return id(module) in self._modules
 
     def insert(self, module: nn.Module) -> None:
         """Before a call: copies in the place of originals. Called twice within one loss, it goes on with its copies."""
@@ -166,7 +218,7 @@ class BufferCopies:
                     self._latest[id(part), name] = buffer
                     self._originals[id(part), name, id(copy)] = copy, buffer
 
-    def follow(self, module: nn.Module, *_: object) -> None:
+    def follow(self, module: nn.Module) -> None:
         """After a call: what the module has put in the place of a copy stands for the same original."""
         for part in self._inside.get(id(module), (module,)):
             for name, buffer in part._buffers.items():
@@ -176,8 +228,6 @@ class BufferCopies:
 
     def restore(self) -> None:
         """Originals in the place of what stands for them."""
-        if self._following is not None:
-            self._following.remove()
         for key, module in self._modules.items():
             for name, buffer in module._buffers.items():
                 if buffer is None:
@@ -188,14 +238,100 @@ class BufferCopies:
                     module._buffers[name] = original
 
 
+class _Evaluation:
+    """What surrounds one evaluation of a loss, from :meth:`open` to :meth:`close`, which may be called again."""
+
+    def __init__(self, device: torch.device, replay: RandomState | None, full_precision: bool) -> None:
+        self.buffers = BufferCopies()
+        self._device = device
+        self._replay = replay
+        self._before = RandomState.capture(device) if replay is not None else None
+        self._full_precision = full_precision
+        self._silenced: dict[int, tuple[DistributedDataParallel, bool, bool]] = {}
+
+    def open(self) -> None:
+        _local.active.append(self)
+        _everyone.append(self)
+        _calls.enter(self)
+        if self._replay is not None:
+            self._replay.restore()
+
+    def prepare(self, module: nn.Module) -> None:
+        """Before a call of ``module``."""
+        if self._full_precision:
+            if isinstance(module, DistributedDataParallel) and id(module) not in self._silenced:
+                flags = module.require_backward_grad_sync, module.require_forward_param_sync
+                self._silenced[id(module)] = module, *flags
+                # Alone: it would send buffers and gradients, but no gradients of gradients.
+                module.require_backward_grad_sync = module.require_forward_param_sync = False
+            _reject_foreign(module)
+            if torch.is_autocast_enabled(self._device.type):
+                # Leaving the autocast block of the loss sets the state it found on entry: off.
+                torch.set_autocast_enabled(self._device.type, False)
+        self.buffers.insert(module)
+        if self.buffers.has_buffers:
+            _returns.enter(self)
+
+    def close(self) -> None:
+        for parallel, backward, forward in self._silenced.values():
+            parallel.require_backward_grad_sync, parallel.require_forward_param_sync = backward, forward
+        self.buffers.restore()
+        if self._before is not None:
+            self._before.restore()
+        _returns.leave(self)
+        _calls.leave(self)
+        for listed in (_everyone, _local.active):
+            if self in listed:
+                listed.remove(self)
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.active: list[_Evaluation] = []
+
+
+_local = _Local()
+_everyone: list[_Evaluation] = []
+
+
+def _concerned(module: nn.Module) -> list[_Evaluation]:
+    """The evaluations of this thread; in a thread of autograd's, which runs checkpointed modules again, their owner."""
+    if _local.active or not isinstance(threading.current_thread(), threading._DummyThread):
+        return _local.active
+    return [evaluation for evaluation in list(_everyone) if evaluation.buffers.knows(module)]
+
+
+def _before_call(module: nn.Module, _inputs: object) -> None:
+    for evaluation in _concerned(module):
+        evaluation.prepare(module)
+
+
+def _after_call(module: nn.Module, *_: object) -> None:
+    for evaluation in _concerned(module):
+        evaluation.buffers.follow(module)
+
+
+@contextmanager
+def _hooked(register: Callable[[], RemovableHandle]) -> Iterator[None]:
+    handle = register()
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+_calls = _Shared(lambda: _hooked(lambda: register_module_forward_pre_hook(_before_call)))
+_returns = _Shared(lambda: _hooked(lambda: register_module_forward_hook(_after_call, always_call=True)))
+
+
 @contextmanager
 def isolated(
     device: torch.device, *, replay: RandomState | None = None, full_precision: bool = False
 ) -> Iterator[BufferCopies]:
     """Whatever modules do to their buffers in here is undone at the end.
 
-    Modules are noticed when they are called. One that is run by ``module.forward(x)`` alone, with no call of it or of a
-    module around it, moves its buffers for good.
+    Modules are noticed when they are called, in this thread. One that is run by ``module.forward(x)`` alone, with no
+    call of it or of a module around it, moves its buffers for good.
 
     Args:
         device: where the parameters live.
@@ -205,35 +341,13 @@ def isolated(
             DistributedDataParallel modules run alone, for the ranks' numbers are summed by
             :class:`~levelport.DistributedObjective`.
     """
-    before = RandomState.capture(device) if replay is not None else None
-    copies = BufferCopies()
-    silenced: dict[int, tuple[DistributedDataParallel, bool, bool]] = {}
-
-    def prepare(module: nn.Module, _inputs: object) -> None:
-        if full_precision:
-            if isinstance(module, DistributedDataParallel) and id(module) not in silenced:
-                silenced[id(module)] = module, module.require_backward_grad_sync, module.require_forward_param_sync
-                # Alone: it would send buffers and gradients, but no gradients of gradients.
-                module.require_backward_grad_sync = module.require_forward_param_sync = False
-            _reject_foreign(module)
-            if torch.is_autocast_enabled(device.type):
-                # Leaving the autocast block of the loss sets the state it found on entry: off.
-                torch.set_autocast_enabled(device.type, False)
-        copies.insert(module)
-
-    handle = register_module_forward_pre_hook(prepare)
+    evaluation = _Evaluation(device, replay, full_precision)
     try:
-        if replay is not None:
-            replay.restore()
+        evaluation.open()
         with twice_differentiable(device) if full_precision else eager():
-            yield copies
+            yield evaluation.buffers
     finally:
-        handle.remove()
-        for parallel, backward, forward in silenced.values():
-            parallel.require_backward_grad_sync, parallel.require_forward_param_sync = backward, forward
-        copies.restore()
-        if before is not None:
-            before.restore()
+        finish([evaluation.close])
 
 
 def _reject_foreign(module: nn.Module) -> None:

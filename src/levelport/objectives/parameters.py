@@ -2,7 +2,8 @@
 
 The loss is a callable without arguments that reads its parameters wherever they live, so evaluating it at x means
 writing x into them. A write makes every graph built before it useless. Therefore only the point evaluated last
-owns a graph; an older one that is asked for a product builds its graph again, and the ledger says so.
+owns a graph; an older one that is asked for a product builds its graph again, and the ledger says so. Version counters
+of the parameters tell a point whether anyone, another objective over the same parameters included, has written since.
 
 Nothing else moves: ``.grad`` is never touched, buffers of modules are copies while the loss runs, autocast is off.
 Hooks that change gradients (``parameter.register_hook``) are off as well: f has the derivatives of the loss itself, and
@@ -91,6 +92,10 @@ class ParametersObjective(Objective):
                 parameter.copy_(value)
         torch.clear_autocast_cache()  # copies in half precision of what the parameters were
 
+    def versions(self) -> list[int]:
+        """Numbers that change with every write to the parameters."""
+        return [parameter._version for parameter in self.parameters]
+
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         return _ParameterPoint(x, self, curvature=curvature)
 
@@ -147,6 +152,7 @@ class _ParameterPoint(Point):
         self.shares_forward = self._single
         self._loss: Tensor | None = None
         self._differentiable_gradient: Tensor | None = None
+        self._written: list[int] = []  # versions of the parameters when x was written into them
 
     def drop_graph(self) -> None:
         """The parameters are about to change."""
@@ -156,9 +162,11 @@ class _ParameterPoint(Point):
     def _occupy(self) -> None:
         """Bring the parameters to x."""
         owner = self._objective._owner
-        if owner is None or owner() is not self:
+        if owner is None or owner() is not self or self._written != self._objective.versions():
             self._objective.load(self.x)
+            self.drop_graph()
             self._objective._owner = weakref.ref(self)
+            self._written = self._objective.versions()
 
     def _run_forward(self) -> Tensor:
         self._occupy()
@@ -186,6 +194,7 @@ class _ParameterPoint(Point):
     def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:
         if not self._single:
             return self._gradient_by_batches()
+        self._occupy()
         if self._value is not None and self._loss is None:
             self._ledger.values += 1  # the forward pass of the value was lost to a write
         loss = self._run_forward()
@@ -224,6 +233,7 @@ class _ParameterPoint(Point):
                 gradient, _ = self._differentiate(loss, create_graph=True)
                 product.add_(self._multiply(gradient, v), alpha=weight)
             return product
+        self._occupy()
         if self._differentiable_gradient is None:
             if self._gradient is not None and self._loss is None:
                 self._ledger.gradients += 1  # its graph was lost to a write

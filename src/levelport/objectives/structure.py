@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Generic, TypeAlias, cast
 
@@ -33,9 +33,15 @@ class Structure(Generic[X]):
         elif isinstance(like, Sequence):
             leaves = list(like)
         else:
+            lazy = isinstance(like, Iterator)
+            advice = (
+                "model.parameters() is used up after one pass: pass list(model.parameters()), or let "
+                "levelport.ModuleObjective or levelport.Teleporter work on the model itself."
+                if lazy
+                else "Convert it first, for example with torch.as_tensor(x)."
+            )
             raise ObjectiveError(
-                f"x must be a tensor, or a list or dict of tensors, not {type(like).__name__}. "
-                "Convert it first, for example with torch.as_tensor(x)."
+                f"x must be a tensor, or a list or dict of tensors, not {type(like).__name__}. {advice}"
             )
         check_leaves(leaves, alone=isinstance(like, Tensor))
         self.shapes = [leaf.shape for leaf in leaves]

@@ -183,6 +183,8 @@ class Teleported(FlatOptimizer):
         loss = step_loss.evaluate_first()
         if step_loss.accumulates and on_other and (self.schedule.watches or teleporter.planned):
             raise TypeError(_ACCUMULATED)  # before anything moves
+        if self.iteration == 0 and self.schedule.watches:
+            self.gradient_norm()  # sparse gradients are refused now, not at the first trial
         own = None if step_loss.standard else closure
         value = float(loss) if teleporter.needs_loss else None
         result = teleporter.teleport_if_due(own, value, random_state=step_loss.random_state)

@@ -293,7 +293,7 @@ class Teleporter:
             return False
         if not monitor.rises(value):
             return False
-        if loss is not None and not self._lower_before(loss, value, back):
+        if loss is not None and not monitor.blames_move(self._value_before(loss, back), value):
             monitor.end()
             return False
         steps = monitor.steps
@@ -303,8 +303,8 @@ class Teleporter:
         self._warn("", f"a teleport was undone: {steps} steps after it the loss is {value:.6g} and rises.")
         return True
 
-    def _lower_before(self, loss: Loss, value: float, back: OptimizerSnapshot) -> bool:
-        """Whether this step's loss was lower at the point that was left; not so where the data have changed."""
+    def _value_before(self, loss: Loss, back: OptimizerSnapshot) -> float:
+        """This step's loss at the point that was left."""
         objective = ParametersObjective(back.parameters, loss, noise="replay")
         here, generators = objective.current(), RandomState.capture(objective.device)
         try:
@@ -312,8 +312,7 @@ class Teleporter:
         finally:
             finish([lambda: objective.load(here), generators.restore])
         self.charge(0.5)
-        there = agreed(there, objective.device)
-        return there < value or (math.isfinite(there) and not math.isfinite(value))
+        return agreed(there, objective.device)
 
     def _due(self, loss: Loss | None, value: float | None) -> bool:
         """Tell the policy what is new, and ask it."""

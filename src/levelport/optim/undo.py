@@ -6,8 +6,8 @@ that follow. Where one rises above the level that was left, or climbs far from t
 After each undone move in a row the schedule is ignored for 1, 3, 7, … requests.
 
 Only the move and the steps from it are undone. Where anyone else has changed the parameters (a checkpoint, averaged
-weights), watching ends; and where the loss is no lower at the point that was left, as when the data have become harder,
-the rise is not the move's doing.
+weights), watching ends; and where the loss has risen at the point that was left as well, as when the data have become
+harder, the rise is not the move's doing.
 
 Losses of mini-batches rise by themselves. How far is told by those before the move; where too few of them were seen, by
 the first ones after it, and until then only a sharp rise counts. A level is a loss of the steps, never of something
@@ -177,6 +177,18 @@ class UndoMonitor(Generic[Back]):
         if self._watch.ended:
             self.end()
         return False
+
+    def blames_move(self, before: float, value: float) -> bool:
+        """Whether a rise to ``value`` is the move's doing: the loss at the point that was left is still the level.
+
+        ``before`` is this step's loss there. Where it is higher, too, the data have changed.
+        """
+        assert self._watch is not None
+        if not math.isfinite(before):
+            return False
+        if self._watch.margin is None or not math.isfinite(value):
+            return not value <= before
+        return before <= self._watch.level + self._watch.margin
 
     def undo(self) -> Back:
         """The way back from the last move, which counts as a failure."""

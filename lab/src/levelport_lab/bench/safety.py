@@ -32,7 +32,7 @@ SCHEDULES: dict[str, Schedule | None] = {"every 20": Every(20, start=10), "defau
 WITH_DEFAULT = ("SGD 0.1",)
 """Optimizers with a default schedule."""
 STEPS = 100
-FRESH_SEEDS = range(200, 230)
+FRESH_SEEDS = range(230, 260)
 """Fixed before the first run with them."""
 SPIKE, END = 1.25, 1.05
 """What must not be exceeded."""

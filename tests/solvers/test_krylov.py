@@ -13,6 +13,8 @@ from levelport import LinearObjective, TeleportStatus, teleport
 from levelport.objectives import FunctionObjective
 from levelport.optim import Armijo, Every, minimize
 from levelport.solvers import Auto, Certificate, Krylov, move_from
+from levelport.solvers.contract import Monitor, TeleportProblem
+from levelport.solvers.krylov import _judged
 
 CASES = all_cases()
 
@@ -190,3 +192,14 @@ def test_products_at_the_edge_of_the_domain_are_taken_on_its_inner_side() -> Non
     start = torch.tensor([0.5, 1e-9, 0.2], dtype=torch.float64)
     assert teleport(entropy, start, "krylov").status is not TeleportStatus.NON_FINITE_START
     assert minimize(entropy, start, max_iterations=300).value < 0.151
+
+
+def test_first_step_is_no_longer_than_twice_the_move() -> None:
+    """On a plateau the gradient may be orthogonal to the wall, so that 1/λ would lead far away."""
+    x = torch.tensor([3.0, 0.0], dtype=torch.float64)
+    objective = FunctionObjective(lambda x: -torch.exp(-x.square().sum()), like=x)
+    problem, end = TeleportProblem(objective, objective.at(x)), objective.at(0.9 * x)
+    wall = torch.tensor([1e-6, 1.0], dtype=torch.float64)
+    outcome = _judged(problem, Monitor(problem), end, wall, 1.0, 2.0)
+    assert outcome.certificate is not None
+    assert end.gradient_norm / outcome.certificate.curvature == pytest.approx(6.0)

@@ -12,7 +12,8 @@ climbs the steepest wall of the model most of the way back to the level. Three t
 * *Does it pay?* In a convex model the largest gradient on the level is √(2 θ δ), and its square over ‖g‖² is the
   decrease of a Newton step over that of the best gradient step. Below √2 ‖g‖ the climb is left out and w + s offered
   as an ordinary, lower point: ``NOT_WORTHWHILE``.
-* *The step size*: λ = ⟨∇f(w⁺), v⟩/a is the secant curvature along the climb, and 1/λ the step back down.
+* *The step size*: λ = ⟨∇f(w⁺), v⟩/a is the secant curvature along the climb, and 1/λ the step back down, at most
+  twice as long as the move itself.
 * *The certificate*: that step, from w⁺ to w⁺ - η ∇f(w⁺), ends at a gradient which is needed anyway, and the two
   gradients give H̄ ∇f(w⁺), H̄ the Hessian averaged along the step: :meth:`Certificate.averaged`.
   :func:`levelport.teleport`, which takes no step, spends a product on the ordinary certificate instead.
@@ -133,7 +134,7 @@ class Krylov(Solver):
             end = problem.objective.at(start.x + descent + height * wall)
             trusted = _learned(trusted, model, end, promised - 0.5 * theta * height * height, promised, length)
             if problem.feasible(end.value) and end.finite:
-                return _judged(problem, monitor, end, wall, height), trusted
+                return _judged(problem, monitor, end, wall, height, length), trusted
         end = problem.objective.at(start.x + descent)
         trusted = _learned(trusted, model, end, promised, promised, length)
         if end.value < start.value and end.finite:
@@ -186,9 +187,18 @@ def _learned(trusted: float, model: KrylovModel, end: Point, predicted: float, p
     return trusted
 
 
-def _judged(problem: TeleportProblem, monitor: Monitor, end: Point, wall: Tensor, height: float) -> Outcome:
-    """A teleport if the gradient has grown; a lower point, if nothing else."""
-    certificate = _curvature_only(float(torch.dot(end.gradient, wall)) / height)
+def _judged(
+    problem: TeleportProblem, monitor: Monitor, end: Point, wall: Tensor, height: float, length: float
+) -> Outcome:
+    """A teleport if the gradient has grown; a lower point, if nothing else.
+
+    On a plateau the secant curvature may be almost 0. The step 1/λ is kept within twice the length of the move, which
+    the model has been trusted for: λ is at least ‖∇f‖/(2 (‖s‖ + a)).
+    """
+    secant = float(torch.dot(end.gradient, wall)) / height
+    if secant > 0.0:
+        secant = max(secant, 0.5 * end.gradient_norm / (length + height))
+    certificate = _curvature_only(secant)
     monitor.record(end, certificate, height)
     if not problem.fulfilled_by(end):
         lower = end if end.value < problem.level else None

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from levelport import checks
-from levelport.goals.ends import Task, Warm
+from levelport.goals.ends import STEPS, Task, Warm
 from levelport.goals.goal import LinearGoal
 from levelport.goals.pairs import Pairs
 from levelport.goals.quantities import Quantities, Quantity
@@ -94,6 +94,8 @@ def interval(
     setup = prepare(fun, x, rise=height, ends=2 * len(quantities), refine=refine, bounds=bounds)
     with full_precision(setup.objective.device):
         found = _all_ends(setup, quantities, height, tol, budget, callback)
+    if any(end.minimum is not None for both in found for end in both):
+        found = [[_doubted(end) for end in both] for both in found]
     pairs = tuple((lower, upper) for lower, upper in found)
     estimates = [goal.at(setup.outer(setup.point)).value for goal in quantities.goals]
     spent = setup.spent + quantities.cost
@@ -197,6 +199,13 @@ def _exchange(
                 if callback is not None and callback(ends[number][place]):
                     return False
     return moved
+
+
+def _doubted(end: End[X]) -> End[X]:
+    """An end beside a lower minimum: where the region is curved, too, it has several basins, and this may be one's."""
+    if end.status is EndStatus.CERTIFIED and end.iterations > STEPS:
+        return replace(end, status=EndStatus.CURVED, detail="f has a lower minimum, so the region has several basins")
+    return end
 
 
 def _not_searched(setup: Setup[X], goal: Objective, name: str, side: str, status: EndStatus, detail: str) -> End[X]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from torch import Tensor
 from levelport import checks
 from levelport.goals._interval import MAX_COST
 from levelport.goals.ends import Warm
+from levelport.goals.pairs import Pairs
 from levelport.goals.quantities import Quantities, Quantity
 from levelport.goals.result import End, ProfileResult
 from levelport.goals.setup import prepare
@@ -66,10 +68,19 @@ def profile(
             for side in ("lower", "upper"):
                 by_rise: list[End[X]] = []
                 warm: Warm | None = None
+                last = tasks[0].start.z
                 for task in tasks:
                     end, how = setup.end(task, goal, name, side, budget, warm)
+                    if by_rise and _behind(end, by_rise[-1]):
+                        # Another local end: start from the very point of the smaller region.
+                        there = Warm(
+                            last * math.sqrt(tasks[len(by_rise) - 1].region.unit / task.region.unit),
+                            Pairs.around_identity(task.recycled),
+                        )
+                        again, found_again = setup.end(task, goal, name, side, budget, there)
+                        end, how = replace(again, cost=end.cost + again.cost), found_again
                     by_rise.append(end)
-                    warm = how.warm if end.success and task.recycled is None else None
+                    last, warm = how.site.z, how.warm if task.recycled is None else None
                 sides.append(by_rise)
             found.append(tuple(zip(*sides, strict=True)))
     return ProfileResult(
@@ -81,6 +92,12 @@ def profile(
         setup=setup.cost,
         cost=replace(setup.spent + quantities.cost, seconds=time.perf_counter() - began),
     )
+
+
+def _behind(end: End[Any], smaller: End[Any]) -> bool:
+    """Whether an end lies inside that of a smaller rise."""
+    sign = 1.0 if end.side == "lower" else -1.0
+    return sign * end.bound > sign * smaller.bound
 
 
 def _checked(rises: Sequence[float]) -> list[float]:

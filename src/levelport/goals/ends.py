@@ -24,7 +24,7 @@ from levelport.goals.result import EndStatus
 from levelport.goals.verify import second_look
 from levelport.goals.wald import Limits, Search, repeated_wald
 
-_STEPS = 5  # Wald steps after which a region counts as curved
+STEPS = 5  # Wald steps after which a region counts as curved
 _INEXACT = 1e-4  # relative error of the Wald width's square, where the inverse Hessian is found by conjugate gradients
 _STRICTER = 0.3  # factor of the tolerance there
 _FAR = 100.0  # Wald widths after which there is no end
@@ -99,7 +99,7 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], warm: Warm | None 
     if warm is not None or begin is task.start:
         p = origin.gradient
         search.wald = math.sqrt(2.0 * float(p @ (p if task.recycled is None else task.recycled(p))))
-    repeated_wald(task.region, aim, search, pairs, Limits(tol, _STEPS, _FAR, spent))
+    repeated_wald(task.region, aim, search, pairs, Limits(tol, STEPS, _FAR, spent))
     found = Found(
         search.site,
         search.reading,

@@ -239,6 +239,8 @@ class _LineSearch:
                 return None, 0.0
             rate = self.gv
             if last is not None:
+                if not t > last[0]:
+                    return None, 0.0
                 rate = (last[1] - excess) / (t - last[0])
                 if not rate > 0.05 * self.gv:
                     return None, 0.0

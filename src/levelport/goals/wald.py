@@ -187,7 +187,7 @@ class _Step:
                 self.t, last = 0.0, None
             else:
                 rate = self.gv
-                if last is not None:
+                if last is not None and self.t > last[0]:
                     rate = max((last[1] - F) / (self.t - last[0]), 0.2 * self.gv)
                 last = self.t, F
                 self.t += (1.02 * excess + 1e-7) / rate

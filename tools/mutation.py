@@ -28,7 +28,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +222,7 @@ def _run_tests(tests: list[str], copy: Path, answer: Path) -> None:
 
 def run(count: int, seed: int, limit: float, survivors: bool) -> None:
     """Judge the sample and append each verdict to ``verdicts.jsonl``."""
-    import hypothesis  # noqa: F401  loaded once, here, for all children; levelport itself is not
+    # Loaded once, here, for all children; not levelport, nor plugins of pytest, which it must load itself.
     import numpy  # noqa: F401
     import scipy.optimize  # noqa: F401
     import torch
@@ -236,6 +236,7 @@ def run(count: int, seed: int, limit: float, survivors: bool) -> None:
     shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     done = verdicts()
     wanted = [one for one in sample(count, seed) if one.name not in done or (survivors and not done[one.name].killer)]
+    check_without_mutant(wanted, known, copy)
     with (OUT / "verdicts.jsonl").open("a") as log:
         for number, mutant in enumerate(wanted, 1):
             tests = tests_for(mutant, known, limit)
@@ -246,6 +247,16 @@ def run(count: int, seed: int, limit: float, survivors: bool) -> None:
             print(
                 f"{number}/{len(wanted)} {mutant.name} {mutant.file}:{mutant.line} {killer or 'SURVIVED'}", flush=True
             )
+
+
+def check_without_mutant(wanted: list[Mutant], known: dict[str, Any], copy: Path) -> None:
+    """Raise if tests fail without any mutant: every verdict would be a kill."""
+    for mutant in wanted:
+        if tests := tests_for(mutant, known, limit=5.0):
+            same = replace(mutant, code=(copy / mutant.file).read_text())
+            if (failed := judge(same, tests, known, copy)) is not None:
+                raise SystemExit(f"without any mutant the tests fail: {failed}. Make the map again.")
+            return
 
 
 def verdicts() -> dict[str, Verdict]:

@@ -241,6 +241,8 @@ def run(count: int, seed: int, limit: float, survivors: bool) -> None:
         for number, mutant in enumerate(wanted, 1):
             tests = tests_for(mutant, known, limit)
             killer = judge(mutant, tests, known, copy) if tests else None
+            if killer is not None and killer.startswith("exit status"):  # no test failed: was there any to run?
+                check_without_mutant([mutant], known, copy, limit)
             verdict = Verdict(mutant.name, mutant.file, mutant.line, mutant.before, mutant.after, killer, len(tests))
             log.write(json.dumps(asdict(verdict)) + "\n")
             log.flush()
@@ -249,10 +251,10 @@ def run(count: int, seed: int, limit: float, survivors: bool) -> None:
             )
 
 
-def check_without_mutant(wanted: list[Mutant], known: dict[str, Any], copy: Path) -> None:
+def check_without_mutant(wanted: list[Mutant], known: dict[str, Any], copy: Path, limit: float = 5.0) -> None:
     """Raise if tests fail without any mutant: every verdict would be a kill."""
     for mutant in wanted:
-        if tests := tests_for(mutant, known, limit=5.0):
+        if tests := tests_for(mutant, known, limit):
             same = replace(mutant, code=(copy / mutant.file).read_text())
             if (failed := judge(same, tests, known, copy)) is not None:
                 raise SystemExit(f"without any mutant the tests fail: {failed}. Make the map again.")

@@ -83,7 +83,7 @@ def test_safety_becomes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert list(steps["schedule"].value_counts()) == [2, 2]
     assert (steps["finite"] == 1).all()
     assert steps[steps["schedule"] == "every 20"]["teleports"].min() > 0
-    sgd, ours = cost.to_dict("records")
+    ours, sgd = cost.to_dict("records")
     assert sgd["worst"] >= sgd["last"] > 0.0
     assert min(sgd["worse_below"], sgd["worse_above"]) > 1.0
     assert ours["optimizer"] == OURS

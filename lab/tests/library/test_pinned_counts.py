@@ -19,6 +19,7 @@ from levelport.objective import Objective
 from levelport.objectives.function import FunctionObjective
 from levelport.optim import Never, minimize
 from levelport.solvers import Auto, TeleportStatus, teleport
+from levelport_lab.bench.competitors import OURS
 from levelport_lab.bench.instances import ProblemName
 from levelport_lab.bench.races import race
 from levelport_lab.problems.functions import FUNCTIONS
@@ -68,7 +69,7 @@ def median_cost(objective: Objective, x: Tensor) -> float:
     ids=str,
 )
 def test_gradient_equivalents_of_minimize_to_1e_10(name: ProblemName, cost: float) -> None:
-    run = race(name, "levelport.minimize", 2000.0)
+    run = race(name, OURS, 2000.0)
     assert not run.facts["ended_by_itself"]
     assert_pinned(run.facts["gradient_equivalents"], cost)
 
@@ -120,6 +121,6 @@ def test_steps_grow_where_no_curvature_can_be_learnt() -> None:
 
 
 def test_loss_of_a_network_after_a_fixed_number_of_gradient_equivalents() -> None:
-    run = race(ProblemName("network", "mlp-softplus-20/blood", 1e-4), "levelport.minimize", 200.0)
+    run = race(ProblemName("network", "mlp-softplus-20/blood", 1e-4), OURS, 200.0)
     # Rounding grows along a non-convex run, so the loss itself gets the tolerance.
     assert run.final_value == pytest.approx(0.44909, rel=0.05)

@@ -29,8 +29,9 @@ from levelport_lab.bench.instances import Instance
 from levelport_lab.bench.metered import Metered, NumpyFunctions, TorchFunction
 from levelport_lab.bench.no_climb import NoClimb, RandomClimb
 
-OURS = "levelport.minimize"
-OURS_EXACT = "levelport.minimize, exact products"
+DEFAULT = "levelport.minimize"
+OURS = "GD-Armijo + our teleports"
+OURS_EXACT = "GD-Armijo + our teleports, exact products"
 ALONE = "GD-Armijo"
 PUBLISHED = "GD-Armijo + published teleports"
 NO_CLIMB = "the same without the climb"
@@ -42,7 +43,7 @@ NEWTON_CG = "SciPy Newton-CG"
 NEWTON_CG_DIFFERENCES = "SciPy Newton-CG, differences"
 ADAMW = "AdamW 1e-2"
 
-DESCENT = Armijo(c=0.1)  # with a Krylov teleport before every step: what ``minimize`` did until L-BFGS with probes
+DESCENT = Armijo(c=0.1)
 UNLIMITED = 10**9
 MEMORY = 10  # pairs of vectors of the L-BFGS methods: SciPy's own default
 Method = Callable[[Metered, Instance], None]
@@ -88,11 +89,10 @@ def _polyak(instance: Instance) -> StepRule:
 def _with_and_without(name: str, rule: StepRule | Callable[[Instance], StepRule] | str) -> list[Competitor]:
     """A method alone, with the paper's teleports, and with ours."""
     published = {"schedule": Every(50, start=5), "solver": SQP(max_hvps=50), "first_step": "method"}
-    ours = OURS if name == ALONE else f"{name} + our teleports"
     return [
         Competitor(name, descent(rule, schedule=Never())),
         Competitor(f"{name} + published teleports", descent(rule, **published)),
-        Competitor(ours, descent(rule, schedule=Every(1))),
+        Competitor(f"{name} + our teleports", descent(rule, schedule=Every(1))),
     ]
 
 
@@ -240,7 +240,7 @@ PAPER_ARMIJO = (
 )
 """Gradient descent with the Armijo constant of the paper, for the small table of costs."""
 
-COMPETITORS = {one.name: one for one in (*CORE, *OTHERS, *FOR_NETWORKS, *PAPER_ARMIJO)}
+COMPETITORS = {one.name: one for one in (Competitor(DEFAULT, descent()), *CORE, *OTHERS, *FOR_NETWORKS, *PAPER_ARMIJO)}
 
 
 def competitor_named(name: str) -> Competitor:

@@ -140,7 +140,7 @@ def _standings(name: str, rows: pd.DataFrame) -> Table:
     for one in cells:
         both = costs[[one, OURS]].dropna() if OURS in costs and one != OURS else None
         cells[one].append("-" if both is None else quartiles(both[OURS], both[one]))
-    return Table(name, [*header, "minimize / this, to 1e-10"], list(cells.values()))
+    return Table(name, [*header, "ours / this, to 1e-10"], list(cells.values()))
 
 
 def _hard(rows: pd.DataFrame) -> Table:
@@ -175,7 +175,7 @@ def network_tables(rows: pd.DataFrame) -> list[Table]:
             row.append(quartiles(both[OURS], both[rival]) if len(both) else "-")
             lower = f"{int((both[OURS] < both[rival]).sum())}/{len(both)}" if len(both) else lower
         cells.append([*row, lower])
-    header = ["minimize / this", *(f"at {budget}" for budget in LOSS_BUDGETS), "lower at the end"]
+    header = ["ours / this", *(f"at {budget}" for budget in LOSS_BUDGETS), "lower at the end"]
     return [Table("networks", header, cells)]
 
 

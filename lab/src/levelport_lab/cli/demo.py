@@ -71,10 +71,10 @@ def _minimize(console: Console, out: Path) -> None:
     from rich.table import Table
 
     from levelport_lab.bench import cost_table
-    from levelport_lab.bench.competitors import LBFGS, NEWTON_CG, OURS
+    from levelport_lab.bench.competitors import DEFAULT, LBFGS, NEWTON_CG
     from levelport_lab.bench.races import accuracy
 
-    costs = cost_table.cost_table(competitors=(OURS, LBFGS, NEWTON_CG), max_cost=3000.0)
+    costs = cost_table.cost_table(competitors=(DEFAULT, LBFGS, NEWTON_CG), max_cost=3000.0)
     echo(
         "Badly conditioned logistic regression, 569 samples of 30 features: work until the error falls to 1e-4 and "
         "less, in gradient evaluations (a value counts ½, a Hessian-vector product 2)."

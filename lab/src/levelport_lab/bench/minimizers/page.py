@@ -58,9 +58,7 @@ def ratios(rows: pd.DataFrame, arm: str, other: str, column: str = "cost_1e-10")
     table = spent(rows, column)
     if arm not in table or other not in table:
         return pd.Series(dtype=float)
-    both = table[[arm, other]].dropna()
-    both = both[np.isfinite(both[other])]
-    return both[arm] / both[other]
+    return (table[arm] / table[other])[np.isfinite(table[other])].dropna()
 
 
 def median_and_range(values: pd.Series) -> str:

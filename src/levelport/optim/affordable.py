@@ -91,6 +91,8 @@ class WhileAffordable(Schedule):
         return not _too_early(tick, history, account.wait) and self._at_stake(account, history) <= self.rise
 
     def declines_because(self, history: History) -> str:
+        if history.ticks[-1].cost < self.start:
+            return f"trials begin after {self.start:g} gradient equivalents"
         jumps = self._jumps(history)
         if not jumps <= self.rise:
             return f"losses jump by {100.0 * jumps:.3g} % from step to step, and the limit is {100.0 * self.rise:g} %"

@@ -58,6 +58,8 @@ class StepLoss:
         after_backward: called when gradients are in ``.grad``, for instance to clip them.
         either: also accept a standard closure, which calls ``backward()`` by itself.
         advice: the error where such a closure is not accepted.
+        random: whether later evaluations may need the random numbers of the first; remembering where they start takes
+            a twentieth of a small step.
 
     Attributes:
         standard: whether the closure called ``backward()`` by itself; known after the first evaluation.
@@ -72,6 +74,7 @@ class StepLoss:
         after_backward: Callable[[], object] | None = None,
         either: bool = False,
         advice: str = RIGHT_FORM,
+        random: bool = True,
     ) -> None:
         where = "teleporter.maybe" if advice is MAYBE_FORM else "optimizer.step"
         if not callable(loss):
@@ -88,7 +91,7 @@ class StepLoss:
         self._either = either
         self._advice = advice
         self._device = self._parameters[0].device
-        self.random_state = RandomState.capture(self._device)
+        self.random_state = RandomState.capture(self._device) if random else None
         self.ledger = Ledger()
         self.standard = False
         self.accumulates = False
@@ -136,12 +139,12 @@ class StepLoss:
         self._clear_gradients()
         try:
             try:
-                with isolated(self._device, replay=self.random_state), torch.no_grad():
+                with isolated(self._device, replay=self._replayed()), torch.no_grad():
                     value = float(as_scalar_loss(self.raw()))
             except RuntimeError as error:
                 if "does not require grad" not in str(error):
                     raise
-                with isolated(self._device, replay=self.random_state), differentiable():
+                with isolated(self._device, replay=self._replayed()), differentiable():
                     value = float(as_scalar_loss(self.raw()).detach())
             if any(p.grad is not None for p in self._holders):
                 raise TypeError(self._advice)
@@ -157,12 +160,17 @@ class StepLoss:
         self.ledger.gradients += cost.gradients
         self.ledger.hvps += cost.hvps
 
+    def _replayed(self) -> RandomState:
+        if self.random_state is None:  # the loss has no random numbers, as far as its caller knows
+            self.random_state = RandomState.capture(self._device)
+        return self.random_state
+
     def _backward(self) -> Tensor:
         """Loss and gradients; the first time for good, later without a trace."""
         self.ledger.gradients += 1
         torch.clear_autocast_cache()  # of the weights that the last step was taken from
         if self._evaluated:
-            with isolated(self._device, replay=self.random_state):
+            with isolated(self._device, replay=self._replayed()):
                 loss = self._loss_and_gradients()
         else:
             loss = self._loss_and_gradients()
@@ -174,41 +182,50 @@ class StepLoss:
     def _loss_and_gradients(self) -> Tensor:
         """Loss and gradients, made by the closure itself or from its loss."""
         before = [p.grad for p in self._holders]
-        versions = [None if g is None else _version(g) for g in before]
-        if not self._either:  # a closure that is about to be refused must not add to what is there
-            self._clear_gradients()
         try:
-            with differentiable(), _looking([p for p in self._parameters if p.grad is not None]) as found:
-                loss = self.raw()
-            made = [p.grad is not None and p.grad is not old for p, old in zip(self._holders, before, strict=True)]
-            # Gradients kept and written to. Where no backward() came by, they may just have been set to zero.
-            written = [
-                found[p] if p in found else p.grad.any()
-                for p, old, version in zip(self._holders, before, versions, strict=True)
-                if p.grad is not None and p.grad is old and _version(p.grad) != version
-            ]
-            if found or any(made) or any(written):
-                if not self._either:
-                    raise TypeError(self._advice)
-                self.standard, self.accumulates = True, any(written)
-                return as_scalar_loss(loss).detach()
-            self._clear_gradients()
             with differentiable():
-                scalar = as_scalar_loss(loss)
-            if not scalar.requires_grad:
-                raise ObjectiveError(
-                    "the loss does not depend on the parameters of this optimizer: it has no graph. Compute it from "
-                    "the live parameters, with no detach() and no torch.no_grad() inside; or the closure calls another "
-                    "model than the one whose parameters the optimizer has."
-                )
-            # backward, not autograd.grad: hooks on parameters and DistributedDataParallel need it.
-            with differentiable():
-                scalar.backward()
+                loss = self._run_either(before) if self._either else self._run()
+                if self.standard:
+                    return loss.detach()
+                if not loss.requires_grad:
+                    raise ObjectiveError(
+                        "the loss does not depend on the parameters of this optimizer: it has no graph. Compute it "
+                        "from the live parameters, with no detach() and no torch.no_grad() inside; or the closure "
+                        "calls another model than the one whose parameters the optimizer has."
+                    )
+                # backward, not autograd.grad: hooks on parameters and DistributedDataParallel need it.
+                loss.backward()
         except BaseException:
             for p, gradient in zip(self._holders, before, strict=True):
                 p.grad = gradient
             raise
-        return scalar.detach()
+        return loss.detach()
+
+    def _run(self) -> Tensor:
+        """The loss of a closure that must not call ``backward()``."""
+        self._clear_gradients()
+        loss = as_scalar_loss(self.raw())
+        if any(p.grad is not None for p in self._holders):
+            raise TypeError(self._advice)
+        return loss
+
+    def _run_either(self, before: list[Tensor | None]) -> Tensor:
+        """The loss of a closure of either kind; says in ``standard`` and ``accumulates`` which it was."""
+        versions = [None if g is None else _version(g) for g in before]
+        with _looking([p for p in self._parameters if p.grad is not None]) as found:
+            loss = self.raw()
+        made = [p.grad is not None and p.grad is not old for p, old in zip(self._holders, before, strict=True)]
+        # Gradients kept and written to. Where no backward() came by, they may just have been set to zero.
+        written = [
+            found[p] if p in found else p.grad.any()
+            for p, old, version in zip(self._holders, before, versions, strict=True)
+            if p.grad is not None and p.grad is old and _version(p.grad) != version
+        ]
+        if found or any(made) or any(written):
+            self.standard, self.accumulates = True, any(written)
+        else:
+            self._clear_gradients()
+        return as_scalar_loss(loss)
 
     def _clear_gradients(self) -> None:
         for p in self._holders:

@@ -16,6 +16,8 @@ from levelport import checks
 from levelport.optim.history import History
 from levelport.solvers import Solver
 
+_NOTHING = History()  # what fixed schedules are shown
+
 Unit = Literal["steps", "epochs"]
 
 
@@ -69,7 +71,7 @@ class Schedule(ABC):
     def planned(self, step: int, steps_per_epoch: int | None) -> bool:
         """Whether a teleport before this step is known in advance."""
         tick = self.tick(step, steps_per_epoch)
-        return not self.watches and tick is not None and self.due(tick, History())
+        return not self.watches and tick is not None and self.due(tick, _NOTHING)
 
     @property
     def last(self) -> int | None:

@@ -120,6 +120,8 @@ class Teleported(FlatOptimizer):
         self.wrapped = optimizer
         self._link()
         self._after_backward = after_backward
+        kind = type(optimizer)
+        self._evaluates_once = kind.__module__.startswith("torch.optim.") and kind is not torch.optim.LBFGS
 
     def _link(self) -> None:
         """Share the objects of the wrapped optimizer, also when its ``load_state_dict`` replaces them."""
@@ -179,7 +181,13 @@ class Teleported(FlatOptimizer):
         teleporter, on_other = self.teleporter, self.teleporter.teleport_on is not None
         searches = isinstance(self.wrapped, (ArmijoSGD, NewtonCG))  # they need the loss itself
         either = not searches and (on_other or not teleporter.left)
-        step_loss = StepLoss(closure, self.all_parameters(), after_backward=self._after_backward, either=either)
+        step_loss = StepLoss(
+            closure,
+            self.all_parameters(),
+            after_backward=self._after_backward,
+            either=either,
+            random=teleporter.noise == "replay" or not self._evaluates_once,
+        )
         loss = step_loss.evaluate_first()
         if step_loss.accumulates and on_other and (self.schedule.watches or teleporter.planned):
             raise TypeError(_ACCUMULATED)  # before anything moves

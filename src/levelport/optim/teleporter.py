@@ -44,6 +44,7 @@ Hook = Callable[[TeleportStep], object]
 """Called with what became of every teleport."""
 
 LOG = logging.getLogger("levelport")
+LOG.addHandler(logging.NullHandler())  # silent unless the user configures logging
 
 _REPLAY = "Or pass noise='replay', with which every evaluation of a teleport sees the same random numbers."
 _SILENT = 200  # steps without a trial after which an adaptive schedule says why
@@ -160,6 +161,7 @@ class Teleporter:
         self._losses: list[float] = []  # since the last tick of a schedule in epochs
         self._looked = False  # at the loss before the step to come
         self._silent = 0  # steps since the last trial of an adaptive schedule
+        self._next, self._scanned = -1, 0  # the next planned teleport that is known, and where to look for another
         self._warned: set[str] = set()
         self._known: Tensor | None = None  # fingerprint of the parameters after the last step, while a move is watched
         self._hooks: OrderedDict[int, Hook] = OrderedDict()
@@ -277,8 +279,14 @@ class Teleporter:
         """Whether the loss before the next step is needed: by the schedule or by the undo monitor."""
         if self.policy.monitor.watching or (self.schedule.watches and self.teleport_on is None):
             return True
-        steps = range(self.iteration, self.iteration + KEPT)
-        return self.policy.undoes and any(self.schedule.planned(step, self.steps_per_epoch) for step in steps)
+        if not self.policy.undoes or self.schedule.watches:
+            return False
+        self._scanned = max(self._scanned, self.iteration)
+        while self._next < self.iteration and self._scanned < self.iteration + KEPT:
+            if self.schedule.planned(self._scanned, self.steps_per_epoch):
+                self._next = self._scanned
+            self._scanned += 1
+        return self._next >= self.iteration
 
     def _undo_if_risen(self, loss: Loss | None, value: float | None) -> bool:
         """Take the last move back if the loss has risen since, and if that is the move's doing."""
@@ -320,8 +328,6 @@ class Teleporter:
         tick = schedule.tick(self.iteration, self.steps_per_epoch)
         if not schedule.watches:
             return self.policy.due(tick, step_value, self.spent)
-        if not stepping(self.optimizer):
-            tick = None  # without steps there is nothing to compare a trial with
         seen = step_value
         if self.teleport_on is not None:
             if self.iteration % max(1, math.ceil(0.5 * self.policy.history.unit / _SHARE)):
@@ -333,6 +339,7 @@ class Teleporter:
             if tick is not None:
                 seen, self._losses = sum(self._losses) / len(self._losses), []
         due = tick is not None and self.policy.asks(tick, seen, self.spent)
+        due = due and bool(stepping(self.optimizer))  # without steps there is nothing to compare a trial with
         self._silent = 0 if due else self._silent + 1
         if self._silent == _SILENT:
             why = schedule.declines_because(self.policy.history)
@@ -528,6 +535,7 @@ class Teleporter:
         self.iteration, self.spent = state_dict["iteration"], state_dict["spent"]
         self._losses, self._silent = list(state_dict["losses"]), state_dict["silent"]
         self.last_teleport, self._known = None, None
+        self._next, self._scanned = -1, 0
 
     def __repr__(self) -> str:
         return f"Teleporter({self.schedule}, solver={self.solver}, momentum={self.momentum!r})"

@@ -155,13 +155,17 @@ def profiles(rows: pd.DataFrame) -> Figure:
     return figure
 
 
+def tables(rows: pd.DataFrame) -> list[Table]:
+    """All tables of the page."""
+    return [against_lbfgs(rows), arms(rows), parts(rows), networks(rows)]
+
+
 def main(directory: Path) -> None:
     """Write the picture and set the tables into the page."""
     rows = pd.read_csv(directory / "minimizers.csv")
     page = directory / "minimizers.md"
-    tables = [against_lbfgs(rows), arms(rows), parts(rows), networks(rows)]
     text = page.read_text(encoding="utf-8") if page.exists() else ""
-    write_text(page, with_tables(text, tables))
+    write_text(page, with_tables(text, tables(rows)))
     save(profiles(rows), directory / "minimizers.png")
 
 

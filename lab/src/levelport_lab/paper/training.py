@@ -22,13 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from levelport.objective import Cost
 from levelport_lab.choices import Protocol
 from levelport_lab.engine.spec import Curve, Run, RunSpec, RunStatus
 from levelport_lab.paper.batched import BatchedProblem, batched
 from levelport_lab.paper.batched_sqp import teleport_together
 from levelport_lab.paper.methods import Method
 from levelport_lab.paper.profiles import told_apart
+from levelport_lab.paper.spending import Spending
 from levelport_lab.paper.teleports import TeleportPlan
 from levelport_lab.problems import Problem, problem
 from levelport_lab.problems.datasets import SPLIT_SEED
@@ -238,7 +238,7 @@ class Descent:
         start = problem.problem.initial_point() if start is None else start
         self.W = start.expand(len(settings), -1).clone()
         self.rule = method.rule(torch.tensor(settings, dtype=start.dtype), capped=capped)
-        self.bills = Bills(len(settings))
+        self.spent = Spending(len(settings))
         self.alive = np.ones(len(settings), dtype=bool)
         self.records: list[list[Curve]] = [[] for _ in settings]
         self.teleports = np.zeros(len(settings))
@@ -273,7 +273,7 @@ class Descent:
         step = self.rule.step(self.W, f, g, ray)
         self.W = step.W
         self._bury()
-        self.bills.values += self._share(rows) * step.values.numpy()
+        self.spent.values += self._share(rows) * step.values.numpy()
         # The next gradient at an accepted trial reuses its forward pass, if it is one of the same function.
         self._forward_paid = step.evaluated.numpy().astype(float) if rows is None else np.zeros(len(self.settings))
         self._share_time(began)
@@ -282,8 +282,8 @@ class Descent:
         """f and ∇f of all members, charged to them."""
         began = _clock()
         f, g = self.problem.values_and_gradients(self.W, rows, torch.from_numpy(self.alive))
-        self.bills.gradients += self._share(rows)
-        self.bills.values -= self._forward_paid
+        self.spent.gradients += self._share(rows)
+        self.spent.values -= self._forward_paid
         self._share_time(began)
         return f, g
 
@@ -292,7 +292,7 @@ class Descent:
 
     def _share_time(self, began: float) -> None:
         """Members that are evaluated together share the time evenly."""
-        self.bills.seconds += (_clock() - began) / max(1, self.alive.sum())
+        self.spent.seconds += (_clock() - began) / max(1, self.alive.sum())
 
     def _teleport(self, *, initial: bool) -> None:
         """Teleport the living. Before the first step they are all at the same point: one does it for all of them."""
@@ -300,30 +300,30 @@ class Descent:
         self._teleport_members(living[:1] if initial else living)
         if initial:
             self.W[living[1:]] = self.W[living[0]].clone()
-            self.bills.charge_alike(living)
+            self.spent.charge_alike(living)
         self.teleports[living] += 1
         self._bury()
 
     def _teleport_members(self, members: list[int]) -> None:
         assert self.plan is not None
-        self.bills.values -= self._forward_paid  # a teleport evaluates the gradient where it starts
+        self.spent.values -= self._forward_paid  # a teleport evaluates the gradient where it starts
         self._forward_paid[:] = 0.0
         if self.plan.solver != "ours":
             began = _clock()
             together = teleport_together(self.problem, self.W[members], self.plan.published(), repeat=self.timed)
             self.W[members] = together.W
-            self.bills.gradients[members] += together.gradients
-            self.bills.hvps[members] += together.hvps
-            self.bills.seconds[members] += (_clock() - began) / len(members)
+            self.spent.gradients[members] += together.gradients
+            self.spent.hvps[members] += together.hvps
+            self.spent.seconds[members] += (_clock() - began) / len(members)
         else:
             for member in members:
                 began = _clock()
                 result = self.plan.apply(self.problem.objective, self.W[member])
                 assert isinstance(result.x, Tensor)
                 self.W[member] = result.x
-                self.bills.add(member, replace(result.cost, seconds=_clock() - began))
+                self.spent.add(member, replace(result.cost, seconds=_clock() - began))
         if self.batches is None:  # the gradient where it ended is known: the step need not pay for it again
-            self.bills.gradients[members] -= 1.0
+            self.spent.gradients[members] -= 1.0
 
     def _record(self, f: Tensor, g: Tensor) -> None:
         """A row for every living member; those whose loss or gradient is no number any more, or too large, are out."""
@@ -335,8 +335,8 @@ class Descent:
                 losses,
                 torch.linalg.vector_norm(g, dim=1).numpy(),
                 self.problem.accuracies(self.W, torch.from_numpy(self.alive)).numpy(),
-                self.bills.gradient_equivalents,
-                self.bills.seconds,
+                self.spent.gradient_equivalents,
+                self.spent.seconds,
             ],
             axis=1,
         )
@@ -360,12 +360,12 @@ class Descent:
 
     def _finished(self, member: int) -> Run:
         rows = np.array(self.records[member], dtype=np.float64).reshape(-1, len(CURVES))
-        alive, bills = bool(self.alive[member]), self.bills
+        alive, spent = bool(self.alive[member]), self.spent
         facts = {
-            "hvps": bills.hvps[member],
-            "gradients": bills.gradients[member],
-            "values": bills.values[member],
-            "seconds": bills.seconds[member],
+            "hvps": spent.hvps[member],
+            "gradients": spent.gradients[member],
+            "values": spent.values[member],
+            "seconds": spent.seconds[member],
             "teleports": self.teleports[member],
             "final_loss": rows[-1, 1] if alive else math.inf,
         }
@@ -386,30 +386,3 @@ class Descent:
 
 def _no_ray(steps: Tensor, wanted: Tensor) -> Tensor:
     raise AssertionError("this step rule does not search")
-
-
-class Bills:
-    """What the members have spent, in full-batch evaluations; a mini-batch counts by its share."""
-
-    def __init__(self, members: int) -> None:
-        self.values = np.zeros(members)
-        self.gradients = np.zeros(members)
-        self.hvps = np.zeros(members)
-        self.seconds = np.zeros(members)
-
-    def add(self, member: int, cost: Cost) -> None:
-        """Add the cost of a teleport."""
-        self.values[member] += cost.values
-        self.gradients[member] += cost.gradients
-        self.hvps[member] += cost.hvps
-        self.seconds[member] += cost.seconds
-
-    def charge_alike(self, members: list[int]) -> None:
-        """All of ``members`` have spent what the first of them has."""
-        for spent in (self.values, self.gradients, self.hvps, self.seconds):
-            spent[members] = spent[members[0]]
-
-    @property
-    def gradient_equivalents(self) -> Curve:
-        """½ per value, 1 per gradient, 2 per Hessian-vector product."""
-        return 0.5 * self.values + self.gradients + 2.0 * self.hvps

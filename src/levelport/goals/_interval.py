@@ -174,23 +174,27 @@ def _exchange(
     reached a local one. Costs nothing for entries of x, and a value per quantity and point otherwise.
     """
     moved = False
-    xs = [setup.structure.flatten(end.x) for both in ends for end in both]
-    table = torch.stack(xs) if all(isinstance(goal, LinearGoal) for goal in quantities.goals) else None
+    xs = torch.stack([setup.structure.flatten(end.x) for both in ends for end in both])
+    directions = [goal.direction for goal in quantities.goals if isinstance(goal, LinearGoal)]
+    if len(directions) == len(quantities):
+        table = (xs @ torch.stack(directions).T).double()
+    elif len(quantities) <= _FEW:
+        table = torch.tensor([[goal.at(x).value for goal in quantities.goals] for x in xs], dtype=torch.float64)
+    else:
+        return False
+    least = torch.nan_to_num(table, nan=math.inf, posinf=math.inf, neginf=-math.inf).min(dim=0)
+    most = torch.nan_to_num(table, nan=-math.inf, posinf=math.inf, neginf=-math.inf).max(dim=0)
+    extremes = [[values.tolist(), places.tolist()] for values, places in (least, most)]
     for number, goal in enumerate(quantities.goals):
-        if isinstance(goal, LinearGoal) and table is not None:
-            values = (table @ goal.direction).tolist()
-        elif len(quantities) <= _FEW:
-            values = [goal.at(x).value for x in xs]
-        else:
-            return False
         for place, side in enumerate(("lower", "upper")):
             end = ends[number][place]
             sign = 1.0 if side == "lower" else -1.0
-            best = min((sign * value, index) for index, value in enumerate(values) if not math.isnan(value))
-            margin = task.tol * abs(end.quantity - goal.at(setup.outer(setup.point)).value)
-            if end.status not in (EndStatus.CERTIFIED, EndStatus.CURVED) or not best[0] < sign * end.quantity - margin:
+            best, where = (extreme[number] for extreme in extremes[place])
+            if end.status not in (EndStatus.CERTIFIED, EndStatus.CURVED) or not sign * best < sign * end.quantity:
                 continue
-            warm = Warm(points[best[1]], Pairs.around_identity(task.recycled))
+            if abs(best - end.quantity) <= task.tol * abs(end.quantity - goal.at(setup.outer(setup.point)).value):
+                continue
+            warm = Warm(points[where], Pairs.around_identity(task.recycled))
             again, found = setup.end(task, setup.goal(goal), end.name, side, max_cost, warm)
             if sign * again.quantity < sign * end.quantity:
                 ends[number][place] = replace(again, cost=end.cost + again.cost, wald=end.wald)

@@ -104,7 +104,7 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], warm: Warm | None 
         search.site,
         search.reading,
         EndStatus.CERTIFIED,
-        _angle(search.site, search.reading, pairs),
+        search.angle,
         search.price,
         search.wald if begin is task.start or warm is not None else math.nan,
         search.origin,

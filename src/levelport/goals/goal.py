@@ -6,6 +6,7 @@ evaluation and costs nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -60,6 +61,8 @@ class Aim:
         self.goal = goal
         self.sign = sign
         self.chart = chart
+        self.constant = sign * chart.pull(goal.direction) if isinstance(goal, LinearGoal) else None
+        """The gradient, where it does not depend on x."""
 
     def at(self, site: Site) -> Reading:
         """Its value and gradient at the very x of ``site``."""
@@ -87,11 +90,13 @@ class Reading:
     @property
     def finite(self) -> bool:
         """Whether h and its gradient are numbers."""
-        return self.point.finite
+        return math.isfinite(self.point.value) if self._aim.constant is not None else self.point.finite
 
     @property
     def gradient(self) -> Tensor:
         """sign·∇h in z."""
+        if self._aim.constant is not None:
+            return self._aim.constant
         if self._gradient is None:
             self._gradient = self._aim.sign * self._aim.chart.pull(self.point.gradient)
         return self._gradient

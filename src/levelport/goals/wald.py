@@ -50,6 +50,7 @@ class Search:
         wald: the gain of the first step, half the Wald interval's width.
         width: how far h has come.
         price: μ of the last model, in units of F.
+        angle: sin ∠(p, -g) in the metric of B⁻¹.
         iterations: steps taken.
         converged, unbounded, stalled: why it ended; none of them where a limit was reached.
     """
@@ -59,6 +60,7 @@ class Search:
     origin: float
     wald: float = math.nan
     price: float = math.nan
+    angle: float = math.nan
     iterations: int = 0
     gains: list[float] = field(default_factory=list)
     converged: bool = False
@@ -107,6 +109,8 @@ def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits
         if math.isnan(search.wald):
             search.wald = gain
         search.gains.append(gain)
+        cosine = (gain - kappa * pw) / math.sqrt(pw * gv) if gv > 0.0 else 0.0  # of p and g in the metric of B⁻¹
+        search.angle = math.sqrt(max(0.0, 1.0 - cosine * cosine)) if cosine < 0.0 else 1.0
         resolution = 4.0 * eps * abs(search.reading.value)
         if search.width > 0.0 and search.remaining <= max(limits.tol * search.width, resolution):
             search.converged = True

@@ -84,7 +84,7 @@ VARIANTS: dict[str, Variant] = {
         {ASCENT + "_LEFT_OF_DEPTH": math.inf},
     ),
     "no second length": Variant(
-        "a good first trial is not followed by one of twice the length", {ASCENT + "_AS_PROMISED": math.inf}
+        "a good first trial is not followed by one of twice the length", {ASCENT + "_AS_PREDICTED": math.inf}
     ),
     "no better length": Variant(
         "a trial far beyond the best length is not followed by one at the parabola's top",

@@ -1,4 +1,4 @@
-"""What a solver may ask of a function: value, gradient, Hessian-vector product, and the bill.
+"""What a solver may ask of a function: value, gradient, Hessian-vector product, and what they cost.
 
 Three small ideas live here, because each is meaningless without the others:
 
@@ -103,7 +103,7 @@ class Ledger:
 
 
 def _without_graph(v: Tensor) -> Tensor:
-    """Derivatives of an objective whose data have ``requires_grad`` come with graphs that nobody needs."""
+    """Derivatives of an objective whose data have ``requires_grad`` come with graphs that are not needed."""
     return v.detach() if v.requires_grad else v
 
 
@@ -175,10 +175,10 @@ class Point(ABC):
         return self._gradient_norm
 
     def release(self) -> None:  # noqa: B027  (most points hold no graph)
-        """Let go of graphs; what is known stays known. Whoever asks for more pays for a forward pass again."""
+        """Release graphs. Cached values are kept; further derivatives need another forward pass."""
 
     def forget_product(self) -> None:
-        """Let go of the vector :attr:`hessian_normal`; its sizes stay known, and whoever asks for it pays again."""
+        """Release the vector :attr:`hessian_normal`; its sizes are kept, and the next access evaluates it again."""
         self._hessian_normal = None
 
     def hvp(self, v: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Several local maxima: other walls of the valley are looked at, and an ascent comes back from where it cannot land."""
+"""Several local maxima: ascents start from other basins as well."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ def test_the_highest_of_three_maxima_is_found_from_each(axis: int) -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_without_a_look_around_the_ascent_ends_on_its_own_side(axis: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_ascent_ends_on_its_own_side(axis: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(basins, "steepest_side", lambda problem, frame, above: None)
     assert teleport(valley, near_the_end_of_axis(axis)).gradient_norm == pytest.approx(maximum(axis), rel=1e-6)
 
 
-def test_no_look_around_without_the_products_for_it() -> None:
+def test_no_search_without_the_products_for_it() -> None:
     result = teleport(valley, near_the_end_of_axis(0), Auto(max_hvps=basins.PRODUCTS + 3))
     assert result.gradient_norm == pytest.approx(maximum(0), rel=1e-3)
     assert result.nhev <= basins.PRODUCTS + 3
 
 
-def test_walls_beyond_the_radius_are_not_climbed() -> None:
+def test_starts_beyond_the_radius_are_not_used() -> None:
     """The end of the steepest axis is further away than the ends of this one are."""
     start = near_the_end_of_axis(0)
     result = teleport(valley, start, Auto(radius=1.0))
@@ -81,7 +81,7 @@ def largest_gradient_below(level: float) -> float:
 
 
 @pytest.mark.parametrize("start", [(0.479, -0.02), (0.3, 0.4), (-0.5, 0.2), (0.1, -0.6)])
-def test_an_ascent_that_ends_on_an_inner_slope_looks_down_from_it(start: tuple[float, float]) -> None:
+def test_ascent_ending_in_the_interior_searches_below(start: tuple[float, float]) -> None:
     """There H n = 0, a KKT point with a gradient that is a fifth of the largest; the walls are high above it."""
     x = torch.tensor(start, dtype=torch.float64)
     result = teleport(two_wells, x)
@@ -90,7 +90,7 @@ def test_an_ascent_that_ends_on_an_inner_slope_looks_down_from_it(start: tuple[f
 
 
 @pytest.mark.parametrize("lift", [0.0, 1e-3])
-def test_there_is_no_look_down_from_the_level_or_above_it(lift: float) -> None:
+def test_no_search_below_from_the_level_or_above(lift: float) -> None:
     """Where f bends down along the gradient, an ascent may end at the level or a little above it."""
     x = torch.tensor([0.3, 0.4], dtype=torch.float64)
     objective = FunctionObjective(two_wells, x)

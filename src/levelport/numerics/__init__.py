@@ -1,1 +1,1 @@
-"""The numerical tools that several rooms share: Newton systems, Lanczos, L-BFGS and line searches."""
+"""Numerical tools that several packages share: Newton systems, Lanczos, L-BFGS and line searches."""

@@ -23,7 +23,7 @@ class NewtonStep:
 
     Attributes:
         step: s; zero if the very first direction had no positive curvature.
-        decrease: what the quadratic model promises for s, ½ gᵀ(∇²f)⁻¹g when solved exactly.
+        decrease: what the quadratic model predicts for s, ½ gᵀ(∇²f)⁻¹g when solved exactly.
         negative: whether a direction of negative curvature ended the solve; one that is flat ends it, too.
     """
 

@@ -11,7 +11,7 @@ its norm is the KKT residual, and along the normal φ changes with f at the rate
    along n at the trial is known beforehand, s = ‖g‖(1 + a⟨r, d⟩), because φ is what the step is meant to raise. What is
    left of the excess e = f(y) - f(w) is accounted for by the corrected merit ½ log(‖∇f(y)‖² - 2λe), the gradient norm
    that y will have once it is on the level;
-3. accept     if the merit grew by a fraction of a⟨r, d⟩. Where it grew as fast as promised, twice the step is tried as
+3. accept     if the merit grew by a fraction of a⟨r, d⟩. Where it grew as fast as predicted, twice the step is tried as
    well, and where it hardly grew, the step with which a parabola says it would have grown most: an iteration that goes
    on from a poor point costs more than a second gradient. One *HVP* at the new point gives the next r.
 
@@ -27,7 +27,7 @@ While ‖g‖ still grows fast, φ is often convex along the path, and L-BFGS le
 those of -2 ‖g‖^(-½), which increases with φ and is less convex: its gradient is ‖g‖^(-½) r, the same direction.
 
 Where no pair has been, B⁻¹ is a diagonal with the longer scale that the newest pair allows
-(:mod:`levelport.numerics.lbfgs`): a trial in vain costs less than an iteration, which takes an HVP.
+(:mod:`levelport.numerics.lbfgs`): a failed trial costs less than an iteration, which takes an HVP.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from levelport.vectors import dots, read
 _SUFFICIENT = 1e-4  # fraction of the predicted growth of the merit that a step must achieve
 _MAX_TRIALS = 12
 _LONGEST = 2.0  # predicted growth of log ‖∇f‖ in one step; beyond it the linear model of φ means nothing
-_AS_PROMISED = 0.7  # fraction of the predicted growth from which a step of twice the length is tried
+_AS_PREDICTED = 0.7  # fraction of the predicted growth from which a step of twice the length is tried
 _BEYOND = 0.25  # fraction of the predicted growth, below which a step has gone far beyond the best length
 _WORTH_A_GRADIENT = 1e-2  # growth of log ‖∇f‖ that is; where less is to be won no second trial is made
 _LOSERS = 3  # trials of a search that lose, from which on a kink is suspected
@@ -226,7 +226,7 @@ class LevelSetAscent:
             self.status = stop
             return
         found = self._step()
-        if stop is not None:  # a last step, which nobody has to go on from
+        if stop is not None:  # a last step, with no product left at its end
             self.status = stop
             if found is not None:
                 self._keep(found, merit(self.frame, found, self.problem))
@@ -291,8 +291,9 @@ class LevelSetAscent:
     def _search(self, line: Direction, step: float) -> tuple[Point, float] | None:
         """Backtrack from ``step`` until the corrected merit grows enough; the point and its step, or None.
 
-        On piecewise smooth f the gradient norm jumps at a kink, and no step towards it is short enough: who goes on
-        shortening creeps along it. So of three trials that lose the best is taken, if it does not lose much.
+        On piecewise smooth f the gradient norm jumps at a kink, and no step towards it is short enough:
+        further backtracking only makes tiny steps along the kink. So of three trials that lose the best is taken, if it
+        does not lose much.
         """
         roundings, hopeful = self._roundings(), step * line.slope > _WORTH_A_GRADIENT
         losers, least_loss, best = 0, math.inf, step
@@ -304,9 +305,9 @@ class LevelSetAscent:
                 step *= shrink
                 continue
             growth = merit(self.frame, trial, self.problem) - self._here
-            promised = step * line.slope
-            if growth >= _SUFFICIENT * promised - roundings:
-                another = _another_length(step, promised, growth, first=attempt == 0)
+            predicted = step * line.slope
+            if growth >= _SUFFICIENT * predicted - roundings:
+                another = _another_length(step, predicted, growth, first=attempt == 0)
                 if another is not None:
                     second, _ = self._trial(line, another)
                     if second is not None and merit(self.frame, second, self.problem) - self._here > growth:
@@ -319,7 +320,7 @@ class LevelSetAscent:
                 # Evaluated again, which is rare: kept, it would be two more vectors for every search.
                 chosen = trial if best == step else self._trial(line, best)[0]
                 return (chosen, best) if chosen is not None else None
-            step = min(max(_top(step, promised, growth), 0.1 * step), 0.5 * step)
+            step = min(max(_top(step, predicted, growth), 0.1 * step), 0.5 * step)
         return None
 
     def _roundings(self) -> float:
@@ -382,7 +383,7 @@ class LevelSetAscent:
     def land(self) -> None:
         """Put the best iterate onto the level. An ascent that was done beside it goes on if on the level it is not."""
         if self.landed is self.point and self.monitor.hvps_left == 0:
-            return  # its product was the last one: nobody could certify another point
+            return  # its product was the last one: another point could not be certified
         reached = self.status is TeleportStatus.TARGET_REACHED
         done = reached or self.status is TeleportStatus.CONVERGED
         entry = self.point if done else self._best
@@ -399,7 +400,7 @@ class LevelSetAscent:
             self._best = self.landed  # the iterate itself is done with
 
     def _go_on_from(self, point: Point) -> None:
-        """From a point on the level; what iterates beside it promised is no longer what counts."""
+        """Continue from a point on the level; merits of iterates beside it no longer count."""
         self.status, self.merit, self._distance = None, -math.inf, math.inf
         self._enter(self._frame(point))
 
@@ -422,23 +423,23 @@ class LevelSetAscent:
             self._step_length *= 0.1
 
 
-def _top(step: float, promised: float, growth: float) -> float:
-    """Where the parabola has its top that has the promised slope at 0 and the growth seen at ``step``."""
-    bend = promised - growth
-    return 0.5 * step * (promised / bend) if 0.0 < bend < math.inf else 0.5 * step
+def _top(step: float, predicted: float, growth: float) -> float:
+    """The top of the parabola with the predicted slope at 0 and the growth seen at ``step``."""
+    bend = predicted - growth
+    return 0.5 * step * (predicted / bend) if 0.0 < bend < math.inf else 0.5 * step
 
 
-def _another_length(step: float, promised: float, growth: float, *, first: bool) -> float | None:
+def _another_length(step: float, predicted: float, growth: float, *, first: bool) -> float | None:
     """Of a second trial after one that will do, where it is likely to be worth its gradient; None where it is not.
 
-    Twice as long, if the first one grew as fast as promised. At the top of the parabola, if it grew so little that it
+    Twice as long, if the first one grew as fast as predicted. At the top of the parabola, if it grew so little that it
     must lie far beyond: it would be accepted, but an iteration costs a product, and half the step a gradient.
     """
-    if growth >= _AS_PROMISED * promised:
-        return 2.0 * step if first and promised > _WORTH_A_GRADIENT else None
-    top = _top(step, promised, growth)
-    likely = 0.5 * promised * (top / step)  # the parabola's height at its top
-    return top if growth < _BEYOND * promised and likely - growth > _WORTH_A_GRADIENT else None
+    if growth >= _AS_PREDICTED * predicted:
+        return 2.0 * step if first and predicted > _WORTH_A_GRADIENT else None
+    top = _top(step, predicted, growth)
+    likely = 0.5 * predicted * (top / step)  # the parabola's height at its top
+    return top if growth < _BEYOND * predicted and likely - growth > _WORTH_A_GRADIENT else None
 
 
 def log_gain(point: Point, problem: TeleportProblem) -> float:

@@ -131,14 +131,15 @@ def _from_samples(
     problem: TeleportProblem, monitor: Monitor, ascent: _Begin, higher: LevelSetAscent, count: int
 ) -> LevelSetAscent:
     """The highest one of ``higher`` and of ascents from points drawn at random."""
-    ended = higher
-    for start in basins.sampled(problem, higher.length, count):
+    ended, monitor.reserve = higher, 1
+    for start in basins.sampled(problem, monitor, higher.length, count):
         if higher.status is TeleportStatus.TARGET_REACHED or monitor.should_stop(hvps_needed=3) is not None:
             break
         ended = ascent(start, after=ended)
         _finish(ended)
         if ended.merit > higher.merit + _CLEARLY:
             higher = ended
+    monitor.reserve = 0
     return higher
 
 

@@ -24,7 +24,7 @@ from levelport.numerics.lanczos import KrylovModel
 from levelport.objective import Point
 from levelport.solvers.ascent import log_gain, merit
 from levelport.solvers.certificate import Frame
-from levelport.solvers.contract import TeleportProblem
+from levelport.solvers.contract import Monitor, TeleportProblem
 from levelport.solvers.retraction import shifted
 from levelport.vectors import norm
 
@@ -74,7 +74,7 @@ def steepest_side(problem: TeleportProblem, frame: Frame, above: float) -> Point
     return found
 
 
-def sampled(problem: TeleportProblem, length: float, count: int, seed: int = 0) -> list[Point]:
+def sampled(problem: TeleportProblem, monitor: Monitor, length: float, count: int, seed: int = 0) -> list[Point]:
     """At most ``count`` points at the level or below it, far from each other, the longest gradients first.
 
     Points are drawn around w, at distances of the order of ``length``, and brought down to the level by steps
@@ -83,6 +83,8 @@ def sampled(problem: TeleportProblem, length: float, count: int, seed: int = 0) 
     generator, start = torch.Generator().manual_seed(seed), problem.start
     found = []
     for _ in range(_DRAWS * count):
+        if monitor.should_stop() is not None:
+            break
         draw = torch.randn(start.x.numel(), generator=generator, dtype=torch.float64).to(start.x)
         spread = 2.0 ** float(torch.randint(-2, 3, (), generator=generator))
         point = _lowered(problem, problem.objective.at(start.x + spread * length * draw, curvature=True))

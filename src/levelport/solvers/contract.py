@@ -216,6 +216,8 @@ class Monitor:
         self.problem = problem
         self.best = problem.start
         self.trace: list[TraceRow] = []
+        self.reserve = 0
+        """Hessian-vector products that are held back for the certificate of a point found before."""
         self._callback = callback
         self._cost_before = problem.objective.cost
         self._products_before = problem.objective.ledger.products
@@ -231,7 +233,8 @@ class Monitor:
     @property
     def hvps_left(self) -> int:
         """Hessian-vector products that may still be asked for."""
-        return self.problem.max_hvps - (self.problem.objective.ledger.products - self._products_before)
+        spent = self.problem.objective.ledger.products - self._products_before
+        return self.problem.max_hvps - self.reserve - spent
 
     def offer(self, point: Point) -> bool:
         """Remember ``point`` if it is feasible, finite, within the radius and has the largest gradient so far."""

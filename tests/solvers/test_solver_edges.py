@@ -163,8 +163,8 @@ def test_samples_find_the_global_maximum_of_goldstein_price() -> None:
     assert result.violation == 0.0
 
 
-def test_samples_leave_a_product_for_the_certificate() -> None:
-    """A later ascent spent the last product, and the point of an earlier one was returned."""
+def test_later_ascents_leave_a_product_for_the_certificate() -> None:
+    """A later ascent spent the last product, and the point of an earlier one was returned; without samples, too."""
 
     def f(x: Tensor) -> Tensor:
         u = x - 1e-8
@@ -172,5 +172,6 @@ def test_samples_leave_a_product_for_the_certificate() -> None:
 
     start = torch.tensor([0.6145347881405347, 2.2622490629843686], dtype=torch.float64)
     for max_hvps in range(3, 14):
-        solver = Auto(max_hvps=max_hvps, memory=1, starts=2)
-        assert teleport(f, start, solver).cost.hvps <= max_hvps
+        for starts in (0, 2):
+            solver = Auto(max_hvps=max_hvps, memory=1, starts=starts)
+            assert teleport(f, start, solver).cost.hvps <= max_hvps

@@ -382,8 +382,8 @@ class LevelSetAscent:
 
     def land(self) -> None:
         """Put the best iterate onto the level. An ascent that was done beside it goes on if on the level it is not."""
-        if self.landed is self.point and self.monitor.hvps_left == 0:
-            return  # its product was the last one: another point could not be certified
+        if self.monitor.hvps_left <= 0:
+            return  # another point could not be certified
         reached = self.status is TeleportStatus.TARGET_REACHED
         done = reached or self.status is TeleportStatus.CONVERGED
         entry = self.point if done else self._best

@@ -85,6 +85,7 @@ class Auto(Solver):
             higher = _from_basins(problem, monitor, ascent)
             if self.starts:
                 higher = _from_samples(problem, monitor, ascent, higher, self.starts)
+        monitor.reserve = 0
         point = _end(problem, monitor, higher)
         status = _status(higher, point)
         if point is problem.start and status is TeleportStatus.STALLED:
@@ -131,7 +132,7 @@ def _from_samples(
     problem: TeleportProblem, monitor: Monitor, ascent: _Begin, higher: LevelSetAscent, count: int
 ) -> LevelSetAscent:
     """The highest one of ``higher`` and of ascents from points drawn at random."""
-    ended, monitor.reserve = higher, 1
+    ended = higher
     for start in basins.sampled(problem, monitor, higher.length, count):
         if higher.status is TeleportStatus.TARGET_REACHED or monitor.should_stop(hvps_needed=3) is not None:
             break
@@ -139,7 +140,6 @@ def _from_samples(
         _finish(ended)
         if ended.merit > higher.merit + _CLEARLY:
             higher = ended
-    monitor.reserve = 0
     return higher
 
 
@@ -163,6 +163,7 @@ def _both_sides(problem: TeleportProblem, monitor: Monitor, ascent: _Begin) -> L
             higher, lower = (second, first) if above else (first, second)
             rivals.append(lower)
     _finish(higher)
+    monitor.reserve = 1  # for its certificate: from now on another ascent may be the last
     for rival in rivals:
         if rival.merit > higher.merit + _CLEARLY:  # prospects are a guess
             _finish(rival)

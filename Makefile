@@ -43,8 +43,10 @@ lint: $(VENV)/.dev ## ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/.dev ## mypy
+types: $(VENV)/.dev ## mypy, on the snippets of README and tutorial as well
 	$(BIN)/mypy
+	$(BIN)/python tools/type_snippets.py build/snippets
+	$(BIN)/mypy --config-file= build/snippets
 
 unit: $(VENV)/.dev ## pytest on two processes
 	$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
-import ctypes
+import sys
 import threading
 from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as hooks
 
 from levelport import Batches, Every, Krylov, Never, Teleported, Teleporter
-from levelport.objectives.isolation import finish
+from levelport.objectives.isolation import finish, recover
 from levelport.objectives.parameters import ParametersObjective
 
 
@@ -59,46 +62,50 @@ def test_threads_train_as_they_do_alone() -> None:
     assert torch.backends.cuda.flash_sdp_enabled() is flash
 
 
-def interrupt_after(count: int) -> Callable[[], None]:
-    """A function that, called often, has a ``KeyboardInterrupt`` arrive soon after its call of that number."""
-    calls = 0
+def interrupted_at(count: int, action: Callable[[], object]) -> bool:
+    """Whether a ``KeyboardInterrupt`` at the line of that number inside isolation.py came through ``action``."""
+    lines = 0
 
-    def tick() -> None:
-        nonlocal calls
-        calls += 1
-        if calls == count:
-            ident = ctypes.c_ulong(threading.get_ident())
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(KeyboardInterrupt))
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal lines
+        if not frame.f_code.co_filename.endswith("isolation.py"):
+            return None
+        lines += event == "line"
+        if event == "line" and lines == count:
+            raise KeyboardInterrupt
+        return trace
 
-    return tick
+    earlier = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(earlier)
+    return False
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13])
-def test_an_interrupt_leaves_nothing_behind(count: int) -> None:
-    model, x, y = normalised(0)
-    teleporter = Teleporter(torch.optim.SGD(model.parameters(), lr=0.01), Never(), noise="replay")
-    before = copy.deepcopy(model.state_dict())
-    buffers = list(model.buffers())
-    tick = interrupt_after(count)
+@pytest.mark.parametrize("first", range(1, 8))
+def test_an_interrupt_leaves_nothing_behind(first: int) -> None:
+    """At the latest the next call puts buffers and hooks back; parameters are back at once."""
+    hits = 0
+    for count in range(first, 420, 35):
+        model, x, y = normalised(0)
+        teleporter = Teleporter(torch.optim.SGD(model.parameters(), lr=0.01), Never(), noise="replay")
+        before, buffers = copy.deepcopy(model.state_dict()), list(model.buffers())
 
-    def loss() -> Tensor:
-        tick()
-        return (model(x) - y).square().mean()
+        def loss(model: nn.Module = model, x: Tensor = x, y: Tensor = y) -> Tensor:
+            return (model(x) - y).square().mean()
 
-    interrupted = False
-    for _ in range(20):
-        try:
-            teleporter.teleport(loss)
-        except KeyboardInterrupt:
-            interrupted = True
-            break
-        before = copy.deepcopy(model.state_dict())
-    assert interrupted
-    assert all(now is then for now, then in zip(model.buffers(), buffers, strict=True))
-    for name, value in model.state_dict().items():
-        assert torch.equal(value, before[name]), name
-    assert not hooks._global_forward_pre_hooks
-    assert not hooks._global_forward_hooks
+        hits += interrupted_at(count, partial(teleporter.teleport, loss))
+        for name, parameter in model.named_parameters():
+            assert torch.equal(parameter, before[name]), (count, name)
+        recover()
+        assert all(now is then for now, then in zip(model.buffers(), buffers, strict=True)), count
+        assert not hooks._global_forward_pre_hooks, count
+        assert not hooks._global_forward_hooks, count
+    assert hits > 5
 
 
 def test_finish_runs_everything_before_an_interrupt_goes_on() -> None:

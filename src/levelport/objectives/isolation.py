@@ -18,7 +18,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -85,23 +85,22 @@ class _Shared:
         self._make = make
         self._lock = threading.RLock()
         self._users: set[object] = set()
-        self._context: AbstractContextManager[object] | None = None
+        self._context: ExitStack | None = None
 
     def enter(self, user: object) -> None:
         """Set it for ``user``, once."""
         with self._lock:
             self._users.add(user)
             if self._context is None:
-                context = self._make()
-                context.__enter__()
-                self._context = context
+                self._context = ExitStack()  # leaves only what was entered
+                self._context.enter_context(self._make())
 
     def leave(self, user: object) -> None:
         """``user`` needs it no longer; says so as often as it likes."""
         with self._lock:
             self._users.discard(user)
             if not self._users and self._context is not None:
-                self._context.__exit__(None, None, None)
+                self._context.close()
                 self._context = None
 
     @contextmanager
@@ -214,9 +213,10 @@ class BufferCopies:
                 elif (id(part), name, id(buffer)) not in self._originals:
                     if id(buffer) not in self._copies:
                         self._copies[id(buffer)] = buffer, buffer.clone()
-                    part._buffers[name] = copy = self._copies[id(buffer)][1]
+                    copy = self._copies[id(buffer)][1]
                     self._latest[id(part), name] = buffer
                     self._originals[id(part), name, id(copy)] = copy, buffer
+                    part._buffers[name] = copy  # last: an interrupt in between leaves the original in its place
 
     def follow(self, module: nn.Module) -> None:
         """After a call: what the module has put in the place of a copy stands for the same original."""
@@ -311,17 +311,23 @@ def _after_call(module: nn.Module, *_: object) -> None:
         evaluation.buffers.follow(module)
 
 
-@contextmanager
-def _hooked(register: Callable[[], RemovableHandle]) -> Iterator[None]:
-    handle = register()
-    try:
-        yield
-    finally:
-        handle.remove()
+class _Hooked(AbstractContextManager[None]):
+    """A hook on all modules; leaving may be repeated, which a generator's does not bear."""
+
+    def __init__(self, register: Callable[[], RemovableHandle]) -> None:
+        self._register = register
+        self._handle: RemovableHandle | None = None
+
+    def __enter__(self) -> None:
+        self._handle = self._register()
+
+    def __exit__(self, *_: object) -> None:
+        if self._handle is not None:
+            self._handle.remove()
 
 
-_calls = _Shared(lambda: _hooked(lambda: register_module_forward_pre_hook(_before_call)))
-_returns = _Shared(lambda: _hooked(lambda: register_module_forward_hook(_after_call, always_call=True)))
+_calls = _Shared(lambda: _Hooked(lambda: register_module_forward_pre_hook(_before_call)))
+_returns = _Shared(lambda: _Hooked(lambda: register_module_forward_hook(_after_call, always_call=True)))
 
 
 @contextmanager

@@ -78,23 +78,15 @@ class Counted:
 
 def levelport_interval(problem: Likelihood, x: Tensor, entries: Sequence[int]) -> Answer:
     """:func:`levelport.interval` with its defaults; only evaluations of f are counted, as for the other tools."""
-    from levelport import FunctionObjective, interval
+    from levelport import interval
 
-    objective = FunctionObjective(problem.fun, like=x)
-    spent: list[float] = []
-    chosen = torch.tensor(list(entries))
-    result = interval(
-        objective, x, lambda w: w[chosen], confidence=CONFIDENCE,
-        callback=lambda end: spent.append(objective.cost.gradient_equivalents),
-    )  # fmt: skip
-    setup = result.setup.gradient_equivalents
-    costs = np.diff([setup, *spent]).tolist()
+    result = interval(problem.fun, x, list(entries), confidence=CONFIDENCE)
     ends = [
-        Ended(index, side, end.bound, end.success, costs.pop(0), end.cost.seconds)
+        Ended(index, side, end.bound, end.success, end.cost.gradient_equivalents, end.cost.seconds)
         for index, pair in zip(entries, result.ends, strict=True)
         for side, end in zip((-1, 1), pair, strict=True)
     ]
-    return Answer(ends, setup, result.cost.seconds - sum(end.seconds for end in ends))
+    return Answer(ends, result.setup.gradient_equivalents, result.cost.seconds - sum(end.seconds for end in ends))
 
 
 def wald(problem: Likelihood, x: Tensor, entries: Sequence[int]) -> Answer:

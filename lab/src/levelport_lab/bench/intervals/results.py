@@ -45,10 +45,16 @@ def interval_rows(results: Results) -> pd.DataFrame:
 def scored(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the tools with the error of each end, relative to the true half width.
 
-    The error is 0 where both ends are infinite, infinite where one of them is, and NaN where no truth is known.
+    A profile follows one valley. Every point that :func:`levelport.interval` returns is feasible, so where that lies
+    further out, it is the truth. The error is 0 where both ends are infinite, infinite where one of them is, and NaN
+    where no profile is known.
     """
-    truth = rows[rows["tool"] == "truth"].set_index(["problem", "entry", "side"])["bound"].rename("truth")
-    joined = rows[rows["tool"] != "truth"].join(truth, on=["problem", "entry", "side"])
+    place = ["problem", "entry", "side"]
+    profile = rows[rows["tool"] == "truth"].set_index(place)["bound"]
+    feasible = rows[rows["tool"] == "levelport"].set_index(place)["bound"].reindex(profile.index)
+    sides = profile.index.get_level_values("side").to_numpy()
+    truth = pd.Series(sides * np.fmax(sides * profile, sides * feasible), profile.index, name="truth")
+    joined = rows[rows["tool"] != "truth"].join(truth, on=place)
     true, found = joined["truth"].to_numpy(), joined["bound"].to_numpy()
     with np.errstate(invalid="ignore"):
         error = np.abs(found - true) / np.abs(true - joined["estimate"].to_numpy())

@@ -119,7 +119,8 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     places = [build(example, out) for example in EXAMPLES]
     head = (
-        "# Gallery\n\nEach was run when this page was made, in seconds, and shows the run without teleports, too.\n\n"
+        "# Gallery\n\nEach example is a script that was run when this page was made. Its page has the picture, what it "
+        "printed, the code and a notebook.\n\n"
     )
     grid = '<div class="gallery" markdown="1">\n\n' + "\n".join(places) + "\n</div>\n"
     (out / "index.md").write_text(head + grid, encoding="utf-8")

@@ -147,8 +147,17 @@ def write(path: Path, images: list[Image.Image], content: list[Any]) -> None:
     text = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
     if path.suffix == ".gif":
         colours = images[-1].quantize(128)
-        first, *rest = (image.quantize(palette=colours, dither=Image.Dither.NONE) for image in images)
-        first.save(path, save_all=True, append_images=rest, duration=200, loop=0, comment=text.encode(), optimize=True)
+        shown = [images[-1], *images]  # where nothing moves, on paper for example, the end of the run is seen
+        first, *rest = (image.quantize(palette=colours, dither=Image.Dither.NONE) for image in shown)
+        first.save(
+            path,
+            save_all=True,
+            append_images=rest,
+            duration=[1500, *(200 for _ in images)] if len(images) > 1 else 200,
+            loop=0,
+            comment=text.encode(),
+            optimize=True,
+        )
     else:
         info = PngImagePlugin.PngInfo()
         info.add_text("Comment", text)
@@ -161,7 +170,7 @@ def read(path: Path) -> tuple[list[Image.Image], list[Any]]:
         text = image.info.get("comment", b"") if path.suffix == ".gif" else image.info.get("Comment", "")
         count = getattr(image, "n_frames", 1)
         frames = []
-        for frame in (0, count - 1):
+        for frame in (min(1, count - 1), count - 1):
             image.seek(frame)
             frames.append(image.convert("RGB"))
     return frames, json.loads(text) if text else []

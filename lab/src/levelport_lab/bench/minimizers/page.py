@@ -145,7 +145,8 @@ def profiles(rows: pd.DataFrame) -> Figure:
         panel.set_title(f"(f - f*)/(f0 - f*) ≤ {float(tau):g}")
         panel.set_xlabel("gradient equivalents")
     panels[0][0].set_ylabel("share of problems solved")
-    legend_below(figure, [(name, LOOKS[name]) for name in shown])
+    short = {BEFORE: "GD with teleports", NEWTON_CG_DIFFERENCES: "Newton-CG, differ."}
+    legend_below(figure, [(short.get(name, name.removeprefix("SciPy ")), LOOKS[name]) for name in shown])
     return figure
 
 

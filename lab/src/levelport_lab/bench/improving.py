@@ -130,7 +130,7 @@ def convex_task(data: str, goal: str) -> Task:
     """Logistic regression with penalty 1e-3 on the training samples of a data set."""
     named = problem(f"logreg/{data}", reg=1e-3)
     X, y = with_ones(named.train.inputs), named.train.targets
-    above = X > X.median(dim=0).values
+    above = X.median(dim=0).values < X
     balanced = (above.double().mean(dim=0) - 0.5).abs() <= 0.4
     group = above[:, int(balanced.to(torch.int).argmax())]  # the first feature that splits the samples
 

@@ -8,6 +8,8 @@ One seed of one network: a picture, no proof.
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
@@ -37,6 +39,7 @@ def train(optimizer: torch.optim.Optimizer, model: nn.Module, x: torch.Tensor, y
 
 
 def main() -> Figure:
+    warnings.filterwarnings("ignore", "no teleport in")  # the adaptive schedule says when it has declined for long
     images, digits = load_digits(return_X_y=True)
     x, y = torch.tensor(images[:500] / 16.0, dtype=torch.float32), torch.tensor(digits[:500])
     picture = Figure(figsize=(7, 4), layout="constrained")

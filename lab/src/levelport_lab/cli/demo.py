@@ -125,7 +125,7 @@ def _train(console: Console, out: Path) -> None:
     echo(f"With a tuned step size, momentum or Adam the gain is gone; see docs/what-it-buys.md. Picture: {picture}")
 
 
-def training_run(*, teleports: bool, budget: float = 300.0) -> tuple[list[float], list[float], int]:
+def training_run(*, teleports: bool, budget: float = 200.0) -> tuple[list[float], list[float], int]:
     """Train a small network by SGD until ``budget`` is spent; costs, losses and the number of teleports."""
     import torch
 

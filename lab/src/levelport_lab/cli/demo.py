@@ -139,11 +139,11 @@ def training_run(*, teleports: bool, budget: float = 200.0) -> tuple[list[float]
     spent = 0.0
     costs, losses = [], []
 
-    def bill(result: object) -> None:
+    def charge(result: object) -> None:
         nonlocal spent
         spent += result.cost.gradient_equivalents  # type: ignore[attr-defined]
 
-    optimizer.register_teleport_hook(bill)
+    optimizer.register_teleport_hook(charge)
     while spent < budget:
         before = spent
         loss = optimizer.step(lambda: torch.nn.functional.mse_loss(model(x), y))

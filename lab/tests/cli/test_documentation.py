@@ -37,6 +37,7 @@ NOT_RUN = {
     "levelport reproduce import": "needs the archive of another machine; test_archive.py has one",
     "levelport report": "needs results; test_report.py has some",
     "levelport problems optimum": MINUTES + "; test_optima.py certifies some",
+    "python -m levelport_lab.bench": HOURS + ", or only draws what they measured",
     "make": "is what continuous integration runs, or takes minutes",
     "pip install": "changes the environment",
     "torchrun": "test_examples.py runs it",

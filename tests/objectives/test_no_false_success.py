@@ -37,7 +37,7 @@ def by_teleported(fun: Fun) -> object:
     x = parameter()
     optimizer = Teleported(torch.optim.SGD([x], lr=0.1), schedule=Never(), solver=Auto(max_hvps=50))
     try:
-        return optimizer.teleport(lambda: fun(x))
+        return optimizer.teleport(lambda: fun(x)).teleport
     except ObjectiveError:
         assert torch.equal(x.detach(), torch.ones(2, dtype=torch.float64))
         raise

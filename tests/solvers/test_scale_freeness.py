@@ -38,7 +38,7 @@ PROBLEMS: dict[str, tuple[Function, Tensor]] = {
 
 def in_other_units(fun: Function, start: Tensor, c: float, s: float, **options: float) -> TeleportResult:
     """Teleport g(z) = c f(s z) from z = start/s."""
-    return teleport(lambda z: c * fun(s * z), start / s, Auto(max_hvps=25), **options)  # type: ignore[arg-type]
+    return teleport(lambda z: c * fun(s * z), start / s, Auto(max_hvps=40), **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.bits

@@ -122,7 +122,6 @@ def test_picture(solver: str, tmp_path: Path) -> None:
             "reports end in .html, tables of claims in .md, and 'claims.pdf' in neither",
         ),
         (("report", "--to", "claims"), "'claims' in neither"),
-        (("bench", "logistic", "--no-run"), "there is nothing to do"),
         (("teleport", "rosenbrock", "--start", "3"), "rosenbrock takes 2 coordinates, and --start has 1"),
         (("reproduce", "all", "nosuch"), "There is no figure 'nosuch'"),
         (("reproduce", "list", "nosuch"), "There is no figure 'nosuch'"),
@@ -180,7 +179,19 @@ for command in ([], {groups}):
         except SystemExit: pass
 print('LOADED', sorted({{'torch', 'numpy', 'pandas', 'matplotlib', 'sklearn', 'scipy', 'bokeh'}} & set(sys.modules)))
 """
-COMMANDS = ("teleport", "demo", "play", "theory", "diagnose", "reproduce", "report", "bench", "data", "problems")
+COMMANDS = (
+    "teleport",
+    "interval",
+    "demo",
+    "play",
+    "theory",
+    "diagnose",
+    "reproduce",
+    "report",
+    "bench",
+    "data",
+    "problems",
+)
 
 
 def test_help_of_every_command_loads_nothing_heavy() -> None:

@@ -31,6 +31,7 @@ NOT_RUN = {
     "levelport play": "serves until Ctrl-C; test_play_browser.py drives it",
     "levelport bench": MINUTES,
     "levelport data fetch": NETWORK,
+    "python -m levelport_lab.bench.minimizers": HOURS,
     "levelport reproduce fig": MINUTES + " to hours; make smoke runs every figure on tiny data",
     "levelport reproduce all": HOURS + "; make smoke runs every figure on tiny data",
     "levelport reproduce export": "needs results; test_archive.py has some",

@@ -32,8 +32,8 @@ def start_of(known: functions.TestFunction) -> Tensor:
     return torch.tensor(known.start, dtype=torch.float64)
 
 
-def landing(known: functions.TestFunction, **options: object) -> tuple[TeleportResult, Tensor]:
-    result = teleport(known.function, start_of(known), Auto(max_hvps=100), **options)  # type: ignore[arg-type]
+def landing(known: functions.TestFunction, solver: Auto | SQP | None = None) -> tuple[TeleportResult, Tensor]:
+    result = teleport(known.function, start_of(known), solver or Auto(max_hvps=100))
     assert isinstance(result.x, Tensor)
     return result, result.x
 
@@ -170,7 +170,7 @@ def test_huber_reaches_its_largest_gradient() -> None:
     assert result.gradient_norm >= best
 
 
-@pytest.mark.parametrize("solver", [Auto(), SQP()], ids=["auto", "sqp"])
+@pytest.mark.parametrize("solver", [Auto(max_hvps=100), SQP(max_hvps=100)], ids=["auto", "sqp"])
 def test_flat_huber_keeps_to_its_level(solver: Auto | SQP) -> None:
     """f depends on w₁ alone and grows with |w₁|: every point of the level has the same gradient norm."""
     known = FUNCTIONS["flat-huber"]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from levelport import checks
-from levelport.solvers import solver_named
 from levelport_lab.cli.messages import echo, errors_as_sentences, usage_errors
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def teleport_function(
     import torch
     from rich.console import Console
 
-    from levelport.solvers import TeleportStatus, teleport
+    from levelport.solvers import TeleportStatus, solver_named, teleport
     from levelport_lab.bench.scipy_solvers import any_solver
     from levelport_lab.level_sets import Trails
     from levelport_lab.problems.functions import function_named

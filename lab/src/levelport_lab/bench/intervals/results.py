@@ -62,14 +62,13 @@ def scored(rows: pd.DataFrame) -> pd.DataFrame:
     joined["error"] = np.where(np.isnan(true), np.nan, np.where(np.isnan(found), np.inf, error))
     joined["kind"] = [likelihoods()[name].kind for name in joined["problem"]]
     joined["total"] = joined["cost"] + joined["setup"] / (2.0 * joined["dimension"])
-    joined["total_seconds"] = joined["seconds"] + joined["setup_seconds"] / (2.0 * joined["dimension"])
     return joined
 
 
 def interval_tables(rows: pd.DataFrame) -> list[Table]:
-    """Return the cost per end, the accuracy by kind of problem, and seconds beside MINOS."""
+    """Return the cost per end, and the accuracy by kind of problem."""
     ends = scored(rows)
-    return [_costs(ends), *(_accuracy(ends, kind) for kind in ("regular", "curved")), _seconds(ends)]
+    return [_costs(ends), *(_accuracy(ends, kind) for kind in ("regular", "curved"))]
 
 
 def _median(ends: pd.DataFrame, column: str, problem: str, tool: str) -> float:
@@ -112,13 +111,3 @@ def _accuracy(ends: pd.DataFrame, kind: str) -> Table:
         )
     header = ["tool", "ends", "claimed", "wrong, claimed", "wrong, said so", "median error"]
     return Table(f"accuracy, {kind}", header, cells)
-
-
-def _seconds(ends: pd.DataFrame) -> Table:
-    cells = []
-    for name in _ordered(ends):
-        ours, theirs = (_median(ends, "total_seconds", name, tool) for tool in ("levelport", "MINOS, gradients"))
-        if not math.isnan(ours + theirs):
-            dimension = int(ends[ends["problem"] == name]["dimension"].iloc[0])
-            cells.append([name, str(dimension), number(1e3 * ours), number(ours / theirs, 2)])
-    return Table("seconds per end", ["problem", "d", "levelport, ms", "over MINOS"], cells)

@@ -1,6 +1,6 @@
 """Logistic regression at high accuracy.
 
-Badly conditioned data (reg 1e-6): the gradient norm against cost, for gradient descent with a line search alone and with
+Badly conditioned data (reg 1e-6): the gradient norm against cost, for gradient descent with line search alone and with
 teleports, for ``minimize``, and for its L-BFGS without probes. A teleport makes the gradient *larger*: these are the
 upward jumps. What counts is where the curve is afterwards.
 """

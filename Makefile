@@ -51,9 +51,9 @@ types: $(VENV)/.dev ## mypy, on the snippets of README and tutorial as well
 unit: $(VENV)/.dev ## pytest on two processes
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-# What rounding can decide, once more: on torch's code path for processors without vector units, and with derivatives
-# disturbed in their last bits. Tests that compare bits are left out; examples, ranks and leaks are about processes and
-# memory, and take long.
+# What rounding can decide, once more: on torch's code path for processors without vector units (plain), and with
+# derivatives disturbed in their last bits (roundings), where tests that compare bits are left out. Examples, ranks and
+# leaks are about processes and memory, and take long.
 NUMERICAL := tests/solvers tests/objectives tests/optim tests/goals lab/tests/library lab/tests/functions
 UNMOVED := tests/optim/test_examples.py tests/optim/test_optim_distributed.py tests/solvers/test_leaks.py
 

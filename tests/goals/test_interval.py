@@ -16,7 +16,7 @@ from levelport import ObjectiveError
 from levelport.goals import EndStatus
 
 RISE = 1.920729410347062  # half the 95 % quantile of χ² with one degree of freedom
-REFERENCE = Path("/work/shared/reference_intervals")
+REFERENCE = Path(__file__).resolve().parents[2] / "../shared/reference_intervals"
 
 
 def test_normal_mean_closed_form() -> None:

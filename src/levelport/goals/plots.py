@@ -28,35 +28,42 @@ def axes(ax: Any, *, height: float = 4.0) -> Any:
 def plot_interval(result: IntervalResult[Any], ax: Any = None) -> Any:
     """Forest plot: the interval of every quantity with the Wald interval beside it.
 
-    Intervals are drawn around the estimate in units of the Wald interval's half width, where that is known, so that
-    quantities of any size can be compared.
+    Quantities of comparable size share one axis in their own units. Others are drawn around their estimates in units of
+    the Wald interval's half width.
     """
     rows = result.rows()
-    ax = axes(ax, height=1.2 + 0.3 * len(rows))
+    ax = axes(ax, height=1.5 + 0.3 * len(rows))
+    halves = [0.5 * (row["wald_upper"] - row["wald_lower"]) for row in rows]
+    known = [half for half in halves if math.isfinite(half) and half > 0.0]
+    own_units = bool(known) and len(known) == len(rows) and max(known) <= _COMPARABLE * min(known)
     seen: set[str] = set()
-    for position, row in enumerate(rows):
-        half = 0.5 * (row["wald_upper"] - row["wald_lower"])
-        unit = half if math.isfinite(half) and half > 0.0 else 1.0
-        lower, upper = ((row[key] - row["estimate"]) / unit for key in ("lower", "upper"))
+    for position, (row, half) in enumerate(zip(rows, halves, strict=True)):
+        scale = half if math.isfinite(half) and half > 0.0 else 1.0
+        origin, unit = (0.0, 1.0) if own_units else (row["estimate"], scale)
+        center, reach = (row["estimate"] - origin) / unit, _EDGE * scale / unit
+        lower, upper = ((row[key] - origin) / unit for key in ("lower", "upper"))
         sure = {row["lower_status"], row["upper_status"]} <= {"certified", "at_bound"}
         kind = "likelihood interval" if sure else "not certified"
         ends = [
-            max(lower, -_EDGE) if not math.isnan(lower) else 0.0,
-            min(upper, _EDGE) if not math.isnan(upper) else 0.0,
+            max(lower, center - reach) if not math.isnan(lower) else center,
+            min(upper, center + reach) if not math.isnan(upper) else center,
         ]
         ax.plot(ends, [position, position], color=_SURE if sure else _UNSURE, lw=2.5, label=_once(kind, seen))
-        ax.plot([0.0], [position], "|", color="black", ms=8, label=_once("estimate", seen))
+        ax.plot([center], [position], "|", color="black", ms=8, label=_once("estimate", seen))
         for end, value in zip(ends, (lower, upper), strict=True):
             if math.isinf(value):
                 ax.plot([end], [position], ">" if value > 0 else "<", color=_UNSURE, label=_once("unbounded", seen))
-        if unit == half:
-            ax.plot([-1.0, 1.0], [position + 0.2] * 2, color=_WALD, lw=1.5, label=_once("Wald interval", seen))
+        if scale == half:
+            wald = [(row[key] - origin) / unit for key in ("wald_lower", "wald_upper")]
+            ax.plot(wald, [position + 0.2] * 2, color=_WALD, lw=1.5, label=_once("Wald interval", seen))
+    if own_units and ax.get_xlim()[0] < 0.0 < ax.get_xlim()[1]:
+        ax.axvline(0.0, color="black", lw=0.6)
     ax.set_yticks(range(len(rows)), [row["name"] for row in rows])
     ax.invert_yaxis()
-    ax.set_xlabel("distance from the estimate in half widths of the Wald interval")
+    ax.set_xlabel("value" if own_units else "distance from the estimate in half widths of the Wald interval")
     what = f"{100.0 * result.confidence:g} % confidence" if result.confidence is not None else f"rise {result.rise:.4g}"
     ax.set_title(f"Intervals, {what}")
-    ax.legend(fontsize="small")
+    ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return ax
 
 
@@ -119,6 +126,7 @@ def plot_contour(result: ContourResult[Any], ax: Any = None) -> Any:
 
 
 _EDGE = 5.0  # half widths at which the picture ends
+_COMPARABLE = 30.0  # ratio of half widths up to which quantities share an axis
 
 
 def _once(label: str, seen: set[str]) -> str | None:

@@ -15,7 +15,7 @@ Schedules are of two kinds.
   before every step; the group around an activation before each of the first eight steps, on 200 samples (their code
   waits for the third epoch with plain SGD, and makes the optimizer anew at each move; neither is done here); the level
   set before step 5 and every 50 steps from there (with 10 products; their 50 would take the whole budget at once).
-  Nobody has proposed a schedule for the other moves, or none that we know of.
+  We know of no published schedule for the other moves.
 
 Otherwise the state of the optimizer is kept at a move.
 """

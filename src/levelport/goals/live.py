@@ -1,7 +1,7 @@
 """Several losses over the same live parameters, which take turns.
 
 A :class:`~levelport.objectives.parameters.ParametersObjective` keeps the graph of the point that it evaluated last, as
-long as nobody else writes to the parameters. Where a loss and a goal read the same module, each of them writes. So
+long as nothing else writes to the parameters. Where a loss and a goal read the same module, each of them writes. So
 whichever did not evaluate last loads its point afresh, which drops its graph.
 """
 

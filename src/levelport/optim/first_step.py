@@ -37,7 +37,7 @@ class FirstStep:
         point: where the method goes on; the start itself where the move is not made.
         size: of the gradient step that led there from the teleport; 0 for none.
         refused: why the move is not made, where the teleport found a point to move to.
-        unused_change: change of f on samples that the move was not made for; NaN where nobody looked.
+        unused_change: change of f on samples that the move was not made for; NaN where none were checked.
         share: of the move that was kept, so that f does not rise on those.
     """
 

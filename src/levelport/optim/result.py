@@ -169,7 +169,7 @@ class TeleportStep:
         first_step: size of the gradient step from the teleport that belongs to the move; 0 where there was none, NaN
             where the optimizer takes it.
         refused: why a point that was found was not moved to; empty otherwise.
-        unused_change: change of f on samples that the teleport did not use; NaN where nobody looked.
+        unused_change: change of f on samples that the teleport did not use; NaN where none were checked.
         share: of the move that was made; less than 1 where f would have risen on those samples.
         cost: evaluations and seconds of everything.
     """

@@ -36,7 +36,7 @@ def check_metric(metric: object, optimizer: torch.optim.Optimizer, parameters: l
 
 
 def _nothing() -> Tensor:
-    """A loss that nobody asks for."""
+    """A placeholder loss that is never evaluated."""
     return torch.zeros(())
 
 

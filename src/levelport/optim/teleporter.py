@@ -498,7 +498,7 @@ class Teleporter:
             warnings.warn(message, stacklevel=_users_level())
 
     def _stepped(self) -> None:
-        """The optimizer has taken a step, whoever asked it to."""
+        """Record that the optimizer has taken a step."""
         if not self._looked:
             self.policy.monitor.unseen()
         self._looked = False

@@ -54,7 +54,7 @@ class RecentLosses:
         self.since = since
 
     def add(self, value: float) -> None:
-        """Remember the loss before a step; one that nobody knows ends the row."""
+        """Remember the loss before a step; an unknown one ends the row."""
         if math.isfinite(value):
             self._known.append(value)
             self.since += 1
@@ -68,7 +68,7 @@ class RecentLosses:
 
     @property
     def last(self) -> float:
-        """The loss before the last step; NaN where nobody knows."""
+        """The loss before the last step; NaN where it is unknown."""
         return self._known[-1] if self._known else math.nan
 
     @property
@@ -93,7 +93,7 @@ class _Watched:
 
     Attributes:
         level: the loss before it; where that is NaN, the first one after it.
-        margin: what the run jumps by itself; None as long as nobody knows.
+        margin: what the run jumps by itself; None while it is unknown.
         lowest: the lowest loss since.
         steps: taken since.
         known_from: the step from which the margin was known.

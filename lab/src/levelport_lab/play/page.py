@@ -36,7 +36,7 @@ from levelport_lab.play.scene import (
 )
 
 ADDRESS = "127.0.0.1"
-"""Nobody outside this machine can reach the page."""
+"""The page can be reached from this machine only."""
 
 _TEMPLATE = """
 {% block preamble %}

@@ -203,7 +203,7 @@ def _has_loss(objective: Objective, *kinds: type[PointwiseLoss]) -> TypeGuard[Li
 def unchanging_hessian(objective: Objective, start: Tensor, minimum: Minimum) -> Tensor | None:
     """∇²f where it was the same at the start, at the minimum and at two points elsewhere: f looks quadratic.
 
-    An observation, not a proof: f may bend where nobody looked. None beyond :data:`DIMENSION_WRITTEN_OUT`.
+    An observation, not a proof: f may bend between samples. None beyond :data:`DIMENSION_WRITTEN_OUT`.
     """
     if isinstance(objective, LinearObjective) or objective.dimension > DIMENSION_WRITTEN_OUT:
         return None

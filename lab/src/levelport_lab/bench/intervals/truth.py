@@ -114,7 +114,7 @@ def _secants(fun: Function, x: Tensor, index: int, sign: float, rise: float) -> 
     (row,) = torch.autograd.grad(gradient[index], leaf)
     distance, w = math.sqrt(2.0 * rise / float(row[index])), x
     for _ in range(12):
-        w, value = profile(float(x[index]) + sign * distance, x + (w - x) * 1.0)
+        w, value = profile(float(x[index]) + sign * distance, w)
         factor = math.sqrt(rise / (value - base))
         distance *= factor
         if abs(factor - 1.0) < 3e-6:

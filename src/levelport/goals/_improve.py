@@ -15,7 +15,6 @@ from levelport import checks
 from levelport.goals.chart import Chart, Region
 from levelport.goals.feasible_sqp import Descent, feasible_sqp
 from levelport.goals.goal import Aim, Distance, Norm
-from levelport.goals.live import InTurn, Turn
 from levelport.goals.pairs import Pairs
 from levelport.goals.result import ImproveResult, ImproveRow, ImproveStatus
 from levelport.objective import Objective, ObjectiveError, Point
@@ -125,17 +124,16 @@ def _plain(fun: Any, x: X, goal: Any) -> _Pair[X]:
 def _live(fun: Any, module: nn.Module, goal: Any) -> _Pair[Any]:
     if isinstance(fun, Objective) or isinstance(goal, Objective):
         raise ObjectiveError("an Objective takes a flat vector for x, not a module: pass objective.initial_point().")
-    turn = Turn()
 
-    def over_parameters(loss: Loss | Batches) -> InTurn:
-        return InTurn(ParametersObjective(module.parameters(), loss), turn)
+    def over_parameters(loss: Loss | Batches) -> ParametersObjective:
+        return ParametersObjective(module.parameters(), loss)
 
     objective = over_parameters(fun)
-    start = objective.objective.current()
+    start = objective.current()
     unused = over_parameters(Batches(fun.loss, fun.unused)) if isinstance(fun, Batches) and fun.unused else None
     aim = FunctionObjective(goal, like=start) if isinstance(goal, Norm | Distance) else over_parameters(goal)
-    structure = cast("Structure[Any]", objective.objective.structure)
-    return _Pair(objective, aim, structure, start, unused, objective.objective.load)
+    structure = cast("Structure[Any]", objective.structure)
+    return _Pair(objective, aim, structure, start, unused, objective.load)
 
 
 def _improve(

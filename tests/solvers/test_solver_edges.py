@@ -82,8 +82,8 @@ def test_derived_radius_on_raw_wine() -> None:
     assert result.gain > 27.8  # 20.3 at the derived radius
 
 
-def test_steps_that_x_does_not_notice_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no step gains, as at a kink, entries near 1 do not notice steps below 1e-17."""
+def test_steps_below_roundings_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no step gains, as at a kink, backtracking ends where growth would be lost in the last digits of f."""
     tried = []
 
     def fail(self: LevelSetAscent, line: Any, step: float) -> tuple[None, float]:
@@ -94,6 +94,17 @@ def test_steps_that_x_does_not_notice_are_not_tried(monkeypatch: pytest.MonkeyPa
     start = torch.tensor([1.0, 1.5, -0.7], dtype=torch.float64)
     teleport(lambda x: (x**4).sum() + x.prod(), start)
     assert 1e-18 < min(tried) < 1e-12
+
+
+@pytest.mark.parametrize("start", [(1.0, 2.0), (0.3, -1.0), (2.0, 1.0)])
+def test_float32_ends_where_growth_cannot_be_seen(start: tuple[float, float]) -> None:
+    def f(x: Tensor) -> Tensor:
+        return (x**4).sum() + x[0] ** 2
+
+    exact = teleport(f, torch.tensor(start, dtype=torch.float64))
+    single = teleport(f, torch.tensor(start))
+    assert single.gain == pytest.approx(exact.gain, rel=1e-5)
+    assert single.cost.gradient_equivalents <= 100  # 123 to 205 if trials too short to be judged are shortened further
 
 
 def test_trace_shows_lambda() -> None:

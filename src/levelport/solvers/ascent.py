@@ -65,7 +65,6 @@ _NEAR = 0.1  # the level is near if what f changes over so much of the last step
 _A_GOOD_PART = 0.3  # growth of log ‖∇f‖ over the distance come; 1 and ½ where it grows as that, or as its root
 _WIDER = 100.0  # factor of a derived radius that was too small: the start was near 0, in the units of some features
 _MAX_IDLE = 6  # steps without a new best merit, which roundings may call for
-_UNNOTICED = 0.1  # of the last digit of a typical entry of x; shorter steps change few entries, if any
 _LEAST_COSINE = 1e-6  # between the direction and the gradient of log ‖∇f‖; below it L-BFGS starts again
 
 
@@ -108,9 +107,6 @@ class LevelSetAscent:
         self.landed = start
         """Where :meth:`land` has put the ascent's best point."""
         self._quasi_newton = pairs
-        (position,) = read([], [start.x])
-        eps = torch.finfo(problem.objective.dtype).eps
-        self._shortest = _UNNOTICED * eps * position / math.sqrt(start.x.numel())  # step
         self._distance = 0.0 if start is problem.start else math.inf  # an upper bound of ‖x - w‖
         self._step_length = math.nan
         self._reach = math.inf  # how far down the normal the bottom of the valley is, where it was nearest
@@ -253,7 +249,10 @@ class LevelSetAscent:
                 step = min(step, longest)
         found = self._search(line, step)
         if found is None:
-            self._recover()
+            if step * line.slope < self._roundings():  # no growth could have been seen
+                self.status = TeleportStatus.STALLED
+            else:
+                self._recover()
             return None
         self._failures = 0
         self._step_length = found[1] * line.length
@@ -293,12 +292,12 @@ class LevelSetAscent:
 
         On piecewise smooth f the gradient norm jumps at a kink, and no step towards it is short enough:
         further backtracking only makes tiny steps along the kink. So of three trials that lose the best is taken, if it
-        does not lose much.
+        does not lose much. A step too short for its growth to be seen is tried once, and never shortened.
         """
         roundings, hopeful = self._roundings(), step * line.slope > _WORTH_A_GRADIENT
         losers, least_loss, best = 0, math.inf, step
         for attempt in range(_MAX_TRIALS):
-            if attempt and step * line.length < self._shortest:
+            if attempt and step * line.slope < roundings:
                 return None
             trial, shrink = self._trial(line, step)
             if trial is None:

@@ -4,9 +4,9 @@ Three small ideas live here, because each is meaningless without the others:
 
 * :class:`Cost` counts evaluations. One axis, where one is needed, is the *gradient equivalent*:
   a value costs ½, a gradient 1 (its value included), a Hessian-vector product (HVP) 2.
-* :class:`Point` is x together with everything known of f there: f(x), ∇f(x) and v ↦ ∇²f(x) v. It is
-  immutable, so a value can never belong to one x and a gradient to another.
-* :class:`Objective` makes points and keeps the ledger.
+* :class:`Point` is x together with everything known of f there: f(x), ∇f(x) and v ↦ ∇²f(x) v. Its x never
+  changes, so a value can never belong to one x and a gradient to another; what was evaluated is cached.
+* :class:`Objective` makes points and keeps the ledger. A :class:`WrappedObjective` asks another one.
 
 Points live in ℝᵈ as flat vectors. What the user calls x (a tensor of any shape, a list or dict of tensors,
 the parameters of a module) is translated at the border, in :mod:`levelport.objectives`.
@@ -108,7 +108,7 @@ def _without_graph(v: Tensor) -> Tensor:
 
 
 class Point(ABC):
-    """x with f(x), ∇f(x) and ∇²f(x): evaluated on demand, once, and never changed.
+    """x, which stays as it is, with a cache of f(x), ∇f(x) and ∇²f(x): evaluated on demand, once.
 
     A gradient that follows a value at the same point reuses its forward pass, so the ledger turns that value
     into a part of the gradient instead of charging both.
@@ -233,12 +233,17 @@ class Objective(ABC):
         dtype, device: of every vector that goes in or comes out.
         deterministic: True where two evaluations at one x agree by construction; otherwise
             :func:`levelport.teleport` evaluates twice, once per objective, to make sure.
+        cheap_products: True where a Hessian-vector product costs no more than a gradient, so that solvers need no
+            differences of gradients in its place.
+        inner: the objective that this one asks, None if it evaluates f itself.
     """
 
     dimension: int
     dtype: torch.dtype
     device: torch.device
     deterministic: bool = False
+    cheap_products: bool = False
+    inner: Objective | None = None
 
     def __init__(self) -> None:
         self.ledger = Ledger()
@@ -315,3 +320,39 @@ _DOUBT = (
     "the second derivative vanishes at the start although the gradient changes around it: an inflection, a kink, or a "
     "backward pass that cannot be differentiated"
 )
+
+
+class WrappedObjective(Objective):
+    """Another objective in other variables, with other products, or summed over processes.
+
+    The ledger is that of ``inner``, whose points do the counting.
+    """
+
+    inner: Objective
+
+    def __init__(self, inner: Objective) -> None:
+        self.inner = inner
+        self.ledger = inner.ledger
+        self.dimension, self.dtype, self.device = inner.dimension, inner.dtype, inner.device
+        self.deterministic, self.cheap_products = inner.deterministic, inner.cheap_products
+
+    def verify_deterministic(self, point: Point) -> None:
+        # The function underneath knows more about itself than its value, such as whether a derivative reaches x.
+        assert point.inner is not None, "a point of this objective"
+        self.inner.verify_deterministic(point.inner)
+
+
+class WrappedPoint(Point):
+    """A point of a :class:`WrappedObjective`; ``inner`` is the point underneath, which has the same value."""
+
+    inner: Point
+
+    def __init__(self, x: Tensor, inner: Point) -> None:
+        super().__init__(x, Ledger())
+        self.inner = inner
+
+    def release(self) -> None:
+        self.inner.release()
+
+    def _evaluate_value(self) -> float:
+        return self.inner.value

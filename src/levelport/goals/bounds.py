@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from levelport.objective import Ledger, Objective, ObjectiveError, Point
+from levelport.objective import Objective, ObjectiveError, Point, WrappedObjective, WrappedPoint
 from levelport.objectives.structure import Structure
 
 
@@ -114,39 +114,24 @@ def _side(side: Any, fill: float, structure: Structure[Any], x: Tensor) -> Tenso
     return torch.where(torch.isnan(flat), torch.full_like(flat, fill), flat)
 
 
-class Bounded(Objective):
-    """f as a function of u; the ledger is shared with f."""
+class Bounded(WrappedObjective):
+    """f as a function of u."""
 
     def __init__(self, objective: Objective, bounds: Bounds) -> None:
-        self.objective, self.bounds = objective, bounds
-        self.ledger = objective.ledger
-        self.dimension, self.dtype, self.device = objective.dimension, objective.dtype, objective.device
-        self.deterministic = objective.deterministic
+        super().__init__(objective)
+        self.bounds = bounds
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         outer, first, second = self.bounds.outer(x)
-        return _BoundedPoint(x, self.objective.at(outer, curvature=curvature), first, second)
-
-    def verify_deterministic(self, point: Point) -> None:
-        assert point.inner is not None
-        self.objective.verify_deterministic(point.inner)
+        return _BoundedPoint(x, self.inner.at(outer, curvature=curvature), first, second)
 
 
-class _BoundedPoint(Point):
-    """A point of f, which does the counting."""
-
-    inner: Point
+class _BoundedPoint(WrappedPoint):
+    """A point of f, in other variables."""
 
     def __init__(self, x: Tensor, inner: Point, first: Tensor, second: Tensor) -> None:
-        super().__init__(x, Ledger())
-        self.inner = inner
+        super().__init__(x, inner)
         self._first, self._second = first, second
-
-    def release(self) -> None:
-        self.inner.release()
-
-    def _evaluate_value(self) -> float:
-        return self.inner.value
 
     def _evaluate_gradient(self) -> tuple[float, Tensor]:
         gradient = self._first * self.inner.gradient

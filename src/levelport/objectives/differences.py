@@ -15,11 +15,11 @@ import math
 import torch
 from torch import Tensor
 
-from levelport.objective import Ledger, Objective, ObjectiveError, Point
+from levelport.objective import Objective, ObjectiveError, Point, WrappedObjective, WrappedPoint
 from levelport.vectors import read
 
 
-class GradientDifferences(Objective):
+class GradientDifferences(WrappedObjective):
     """The same f, with Hessian-vector products made of gradients. Any solver and optimizer takes it.
 
     The bill says what was evaluated: a product is charged as the one gradient that it costs, not as an HVP. Budgets of
@@ -41,9 +41,6 @@ class GradientDifferences(Objective):
         (2, 0)
     """
 
-    cheap_products = True
-    """A product costs one gradient: solvers make no differences of these gradients again, in a metric neither."""
-
     def __init__(self, objective: Objective, *, length: float = 1.0) -> None:
         if objective.dtype != torch.float64:
             raise ObjectiveError(
@@ -52,43 +49,25 @@ class GradientDifferences(Objective):
             )
         if not (math.isfinite(length) and length > 0.0):
             raise ObjectiveError(f"length must be a positive number, not {length}.")
-        self.objective = objective
+        super().__init__(objective)
         self.length = float(length)
-        self.ledger = objective.ledger
-        self.dimension = objective.dimension
-        self.dtype = objective.dtype
-        self.device = objective.device
-        self.deterministic = objective.deterministic
+        self.cheap_products = True  # a product costs one gradient
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         # The graph of the gradient is what differences do without.
-        return _DifferencePoint(x, self, self.objective.at(x))
+        return _DifferencePoint(x, self, self.inner.at(x))
 
     def around(self, point: Point) -> Point:
-        """``point`` of the objective underneath with products of this kind; what is known of it stays known."""
+        """``point`` of the objective underneath with products of this kind. Cached values are kept."""
         return point if isinstance(point, _DifferencePoint) else _DifferencePoint(point.x, self, point)
 
-    def verify_deterministic(self, point: Point) -> None:
-        # The function underneath knows more about itself than its value, such as whether a derivative reaches x.
-        inner = point.inner if isinstance(point, _DifferencePoint) else self.objective.at(point.x)
-        self.objective.verify_deterministic(inner)
 
-
-class _DifferencePoint(Point):
-    """A point of the objective underneath, which does the counting; only products are made here."""
-
-    inner: Point
+class _DifferencePoint(WrappedPoint):
+    """A point of the objective underneath; only products are made here."""
 
     def __init__(self, x: Tensor, objective: GradientDifferences, inner: Point) -> None:
-        super().__init__(x, Ledger())
-        self.inner = inner
+        super().__init__(x, inner)
         self._objective = objective
-
-    def release(self) -> None:
-        self.inner.release()
-
-    def _evaluate_value(self) -> float:
-        return self.inner.value
 
     def _evaluate_gradient(self) -> tuple[float, Tensor]:
         gradient = self.inner.gradient
@@ -100,9 +79,9 @@ class _DifferencePoint(Point):
         if size == 0.0:
             return torch.zeros_like(v)
         step = math.sqrt(torch.finfo(self.x.dtype).eps) * (self._objective.length + position) / size
-        there = self._objective.objective.at(torch.add(self.x, v, alpha=step))
+        there = self._objective.inner.at(torch.add(self.x, v, alpha=step))
         gradient = there.gradient
         if not math.isfinite(there.value):  # beyond the domain of f, which may go on behind x
             step = -step
-            gradient = self._objective.objective.at(torch.add(self.x, v, alpha=step)).gradient
+            gradient = self._objective.inner.at(torch.add(self.x, v, alpha=step)).gradient
         return (gradient - self.gradient) / step

@@ -20,10 +20,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from levelport.objective import Ledger, Objective, ObjectiveError, Point
+from levelport.objective import Objective, ObjectiveError, Point, WrappedObjective, WrappedPoint
 
 
-class DistributedObjective(Objective):
+class DistributedObjective(WrappedObjective):
     """The mean of the ranks' local objectives, weighted by their samples.
 
     Every rank must make the same calls in the same order, from the same start; :meth:`broadcast` makes it so.
@@ -44,7 +44,6 @@ class DistributedObjective(Objective):
         group: dist.ProcessGroup | None = None,
         timeout: timedelta = timedelta(seconds=60),
     ) -> None:
-        super().__init__()
         if not dist.is_available() or not dist.is_initialized():
             raise ObjectiveError(
                 "there is no process group. Call torch.distributed.init_process_group('gloo') first and launch the "
@@ -52,15 +51,9 @@ class DistributedObjective(Objective):
             )
         if samples < 1:
             raise ObjectiveError(f"samples must be at least 1, not {samples}: every rank needs a shard of its own.")
-        self.local = local
-        self.ledger = local.ledger
+        super().__init__(local)
         self.group = group
         self.timeout = timeout
-        self.dimension = local.dimension
-        self.dtype = local.dtype
-        self.device = local.device
-        self.deterministic = local.deterministic
-        self.cheap_products = getattr(local, "cheap_products", False)
         # Whole numbers that wrap around: float64 does not hold the square of a hundred million exactly.
         square = (local.dimension**2 + 2**63) % 2**64 - 2**63
         shape = torch.tensor([samples, local.dimension, square], dtype=torch.int64, device=self.device)
@@ -71,7 +64,10 @@ class DistributedObjective(Objective):
             raise ObjectiveError(f"the ranks disagree about the dimension; here it is {local.dimension}.")
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
-        return _DistributedPoint(x, self, self.local.at(x, curvature=curvature))
+        return _DistributedPoint(x, self, self.inner.at(x, curvature=curvature))
+
+    def verify_deterministic(self, point: Point) -> None:
+        Objective.verify_deterministic(self, point)  # by the sums, so that all ranks decide alike
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum of ``tensor`` over the ranks, in place."""
@@ -96,31 +92,26 @@ class DistributedObjective(Objective):
         return tensor
 
 
-class _DistributedPoint(Point):
-    """The local point's numbers, weighted and summed. The local point does the counting: all ranks do the same."""
+class _DistributedPoint(WrappedPoint):
+    """The local point's numbers, weighted and summed; all ranks count the same evaluations."""
 
     def __init__(self, x: Tensor, objective: DistributedObjective, local: Point) -> None:
-        super().__init__(x, Ledger())
-        self.shares_forward = local.shares_forward
+        super().__init__(x, local)
         self._objective = objective
-        self._local = local
-
-    def release(self) -> None:
-        self._local.release()
 
     def _evaluate_value(self) -> float:
         # In double precision: a line search must not lose the digits that the ranks still have.
         value = torch.tensor(
-            self._objective.weight * self._local.value, dtype=torch.float64, device=self._objective.device
+            self._objective.weight * self.inner.value, dtype=torch.float64, device=self._objective.device
         )
         return float(self._objective.sum(value))
 
     def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:
-        gradient = self._objective.sum(self._local.gradient * self._objective.weight)
+        gradient = self._objective.sum(self.inner.gradient * self._objective.weight)
         return (self._value if self._value is not None else self._evaluate_value()), gradient
 
     def _evaluate_hvp(self, v: Tensor) -> Tensor:
-        return self._objective.sum(self._local.hvp(v) * self._objective.weight)
+        return self._objective.sum(self.inner.hvp(v) * self._objective.weight)
 
 
 def ranks() -> int:

@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from levelport.objective import Ledger, Objective, ObjectiveError, Point
+from levelport.objective import Objective, ObjectiveError, Point, WrappedObjective, WrappedPoint
 from levelport.objectives.structure import Variables
 
 
-class InMetric(Objective):
+class InMetric(WrappedObjective):
     """F(z) = f(z/√m). Any solver and optimizer takes it; the ledger is shared with f.
 
     Args:
@@ -39,12 +39,8 @@ class InMetric(Objective):
             raise ObjectiveError(
                 f"metric must be positive and finite in every entry, in {objective.dtype} as x is: it weights lengths."
             )
-        self.objective = objective
+        super().__init__(objective)
         self.root = weights.sqrt()
-        self.ledger = objective.ledger
-        self.dimension, self.dtype, self.device = objective.dimension, objective.dtype, objective.device
-        self.deterministic = objective.deterministic
-        self.cheap_products = getattr(objective, "cheap_products", False)
 
     @classmethod
     def like(cls, x: Variables, objective: Objective, metric: Variables | str) -> InMetric:
@@ -66,10 +62,10 @@ class InMetric(Objective):
         return cls(objective, torch.cat(flat))
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
-        return _MetricPoint(x, self, self.objective.at(x / self.root, curvature=curvature))
+        return _MetricPoint(x, self, self.inner.at(x / self.root, curvature=curvature))
 
     def around(self, point: Point) -> Point:
-        """``point`` of f, seen from here; what is known of it stays known."""
+        """The point of F that stands for ``point`` of f. Cached values are kept."""
         return _MetricPoint(point.x * self.root, self, point)
 
     @staticmethod
@@ -79,9 +75,6 @@ class InMetric(Objective):
             assert point.inner is not None, "a point of an objective in this metric"
             point = point.inner
         return point.inner
-
-    def verify_deterministic(self, point: Point) -> None:
-        self.objective.verify_deterministic(self.underneath(point))
 
 
 def _shapes(variables: object) -> object:
@@ -95,21 +88,12 @@ def _shapes(variables: object) -> object:
     return type(variables).__name__
 
 
-class _MetricPoint(Point):
-    """A point of f, which does the counting; gradients and products are rescaled here."""
-
-    inner: Point
+class _MetricPoint(WrappedPoint):
+    """A point of f; gradients and products are rescaled here."""
 
     def __init__(self, x: Tensor, objective: InMetric, inner: Point) -> None:
-        super().__init__(x, Ledger())
-        self.inner = inner
+        super().__init__(x, inner)
         self._root = objective.root
-
-    def release(self) -> None:
-        self.inner.release()
-
-    def _evaluate_value(self) -> float:
-        return self.inner.value
 
     def _evaluate_gradient(self) -> tuple[float, Tensor]:
         gradient = self.inner.gradient / self._root

@@ -209,7 +209,7 @@ def move_from(
 
 def _products(objective: Objective, start: Point, solver: Solver) -> tuple[Objective, Point]:
     """f and the start with Hessian-vector products of the kind that the solver asks for."""
-    exact = objective.dtype != torch.float64 or getattr(objective, "cheap_products", False)
+    exact = objective.dtype != torch.float64 or objective.cheap_products
     if isinstance(objective, GradientDifferences) or solver.hvp == "exact" or (solver.hvp is None and exact):
         return objective, start
     differences = GradientDifferences(objective)

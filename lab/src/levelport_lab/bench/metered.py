@@ -45,6 +45,8 @@ class Metered(Objective):
         done: whether :class:`Enough` has been raised.
     """
 
+    inner: Objective
+
     def __init__(
         self,
         inner: Objective,

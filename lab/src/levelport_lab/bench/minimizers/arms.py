@@ -73,7 +73,7 @@ class RandomDirections(Krylov):
     def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
         outcome, objective = super().solve(problem, monitor), problem.objective
         while isinstance(objective, GradientDifferences | Metered):
-            objective = objective.objective if isinstance(objective, GradientDifferences) else objective.inner
+            objective = objective.inner
         if outcome.model is None or outcome.model.size == 0:
             return outcome
         return replace(outcome, point=problem.start, lower=None, model=_RandomModel(outcome.model, objective))

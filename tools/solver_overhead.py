@@ -1,4 +1,4 @@
-"""What the default solver's own work costs beyond the evaluations it asks for: "overhead" of docs/results/overhead.md.
+"""Time that the default solver spends outside evaluations: table "overhead" of docs/results/development.md.
 
     python tools/solver_overhead.py
 
@@ -112,7 +112,7 @@ def main() -> None:
         cells = [f"{medians[c]['overhead']:.0%}" if c in medians else "-" for c in SOLVERS]
         rows.append([name, str(objective.dimension), *cells])
     table = Table("overhead", ["problem", "variables", *SOLVERS], rows)
-    write_page(RESULTS / "overhead.md", [table])
+    write_page(RESULTS / "development.md", [table])
     print(table.text())
 
 

@@ -20,7 +20,7 @@ from levelport_lab.choices import BackendName
 from levelport_lab.engine import backends
 from levelport_lab.engine.backends import Backend, WorkerLostError
 from levelport_lab.engine.progress import ConsoleProgress, Forecast, SilentProgress
-from levelport_lab.engine.runner import Plan, in_words, run_plan
+from levelport_lab.engine.runner import Plan, failure_sentences, in_words, run_plan
 from levelport_lab.engine.spec import RunSpec, RunStatus
 from levelport_lab.engine.store import Store, StoreError
 
@@ -64,8 +64,9 @@ def test_failure_is_a_row_and_is_tried_again(tmp_path: Path) -> None:
     specs = [Squares(1), Squares(2, fails=True)]
     outcome = run_plan(Plan.of(specs, store), store, Backend())
     assert len(outcome.results) == 2
-    assert len(outcome.failures) == 1
-    assert "cannot square 2" in outcome.failures[0]
+    ((reason, labels),) = outcome.failures.items()
+    assert "cannot square 2" in reason
+    assert labels == ["squares up to 2"]
     run = store.look().results[specs[1].key].best
     assert run.status is RunStatus.FAILED
     assert "ArithmeticError: cannot square 2 (arithmetic.py:" in run.message
@@ -81,8 +82,8 @@ def test_a_task_that_failed_elsewhere_is_a_failure(tmp_path: Path) -> None:
     run_plan(Plan.of([other], store), store, Backend())
     done = run_plan(plan, store, Backend())
     assert done.computed == 1
-    (failure,) = done.failures
-    assert "squares up to 2: ArithmeticError: cannot square 2" in failure
+    (sentence,) = failure_sentences(done.failures)
+    assert sentence.startswith("failed: squares up to 2: ArithmeticError: cannot square 2")
 
 
 def test_a_shard_damaged_meanwhile_is_a_failure(tmp_path: Path) -> None:
@@ -94,8 +95,9 @@ def test_a_shard_damaged_meanwhile_is_a_failure(tmp_path: Path) -> None:
 
     done = run_plan(Plan.of([Squares(3)], store), store, Backend(), Vandal())
     assert done.results == {}
-    (failure,) = done.failures
-    assert failure.startswith(f"a damaged shard was set aside: {Squares(3).key}.parquet")
+    ((reason, (shard,)),) = done.failures.items()
+    assert reason == "a damaged shard was set aside"
+    assert shard.startswith(f"{Squares(3).key}.parquet")
 
 
 def test_kill_9_again_and_again_loses_nothing(tmp_path: Path) -> None:
@@ -164,7 +166,7 @@ def test_a_worker_that_is_killed_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(WorkerLostError, match="start the same command again"):
         run_plan(Plan.of([*sweep(2, 0.0), Squares(9, kills=True)], store), store, Backend(jobs=2))
     assert not list(store.shards.glob(".tmp-*"))
-    assert run_plan(Plan.of(sweep(3, 0.0), store), store, Backend(jobs=2)).failures == []
+    assert run_plan(Plan.of(sweep(3, 0.0), store), store, Backend(jobs=2)).failures == {}
     assert_complete(store, 3, 0.0)
 
 
@@ -204,7 +206,7 @@ def test_two_worker_dask_cluster(tmp_path: Path) -> None:
     store = Store(tmp_path)
     outcome = run_plan(Plan.of(sweep(10, 0.05), store), store, Backend("dask", jobs=2))
     assert outcome.computed == 10
-    assert outcome.failures == []
+    assert outcome.failures == {}
     assert_complete(store, 10, 0.05)
 
 

@@ -218,7 +218,7 @@ def test_smoke_tier_of(name: str, tmp_path: Path) -> None:
     study = STUDIES[name]
     lines: list[str] = []
     first = reproduce(study, SMOKE, tmp_path, Backend(), echo=lines.append)
-    assert first.sweep.failures == []
+    assert first.sweep.failures == {}
     assert all(path.stat().st_size > 3000 for path in first.pictures)
     assert {path.suffix for path in first.pictures} == {".png", ".pdf"}
     assert len(first.table) > 0

@@ -18,8 +18,11 @@ from levelport_lab.bench import cost_table, equal_cost, safety, suites
 from levelport_lab.bench.competitors import ALONE, OURS
 from levelport_lab.bench.equal_cost import EqualCostSpec, tuned_inside
 from levelport_lab.bench.instances import ProblemName
+from levelport_lab.bench.logistic_cases import LOGISTIC_CASES
 from levelport_lab.bench.races import RaceSpec
 from levelport_lab.bench.safety import SafetySpec
+from levelport_lab.bench.solver_runs import OURS as SOLVER
+from levelport_lab.bench.solver_runs import Budget, SolverSpec
 from levelport_lab.bench.suites import SUITES, NothingToReportError, results, write_report
 from levelport_lab.choices import Tier
 from levelport_lab.cli.bench import bench_command
@@ -131,11 +134,37 @@ def test_interrupted_run_reports_what_is_there(tmp_path: Path) -> None:
     assert len(pd.read_csv(tmp_path / "report" / "logistic.csv")) == 1
 
 
+PARTIAL: dict[str, tuple[RunSpec, ...]] = {
+    "functions": (RaceSpec(ProblemName("function", "booth"), ALONE, 50.0),),
+    "networks": (RaceSpec(ProblemName("network", "mlp-relu-5/blood", 1e-4), ALONE, 20.0),),
+    "solvers": (SolverSpec(SOLVER, next(iter(LOGISTIC_CASES)), (Budget(10),)),),
+    "safety": (SafetySpec("tanh", "SGD 0.1", 0),),
+}
+
+
+@pytest.mark.parametrize("suite", PARTIAL)
+def test_one_run_makes_a_report(suite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(safety, "STEPS", 30)
+    store = stored(tmp_path, *PARTIAL[suite])
+    done = invoke([suite, "--no-run", "--out", str(store.root), "--report", str(tmp_path / "report")])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "report" / f"{suite}.csv").stat().st_size > 0
+
+
+def test_failures_are_grouped_by_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = ProblemName("logistic", "logreg/no-such-data", 1e-3)
+    replaced(monkeypatch, "logistic", *(RaceSpec(problem, name, 50.0) for name in (OURS, ALONE)))
+    done = invoke(["logistic", "--out", str(tmp_path / "a")])
+    assert done.output.count("There is no data set 'no-such-data'") == 1
+    assert "and 1 more: " in done.output
+
+
 def test_command_refuses_with_a_suggestion(tmp_path: Path) -> None:
     out = ["--out", str(tmp_path / "a")]
     for arguments, code, said in (
         (["logistik"], 2, "logistic"),
         (["logistic", "--tier", "huge"], 2, "'quick', 'full'"),
+        (["logistic", "--seed", "9" * 25], 2, "--seed"),
         (["safety", "--seed", "1"], 2, "safety has no other splits"),
         (["solvers", "--no-run"], 1, "there are no results of solvers"),
     ):

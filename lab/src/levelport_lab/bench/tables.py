@@ -276,8 +276,9 @@ def safety_tables(rows: pd.DataFrame) -> list[Table]:
     cost, cells = rows[rows["compared at"] == "equal cost"], []
     for group, networks in NETWORK_GROUPS.items():
         names = {(each.name, each.reg, each.seed) for each in networks}
-        inside = [key in names for key in zip(cost["problem"], cost["reg"], cost["seed"], strict=True)]
-        for optimizer, each in cost[inside].groupby("optimizer"):
+        keys = zip(cost["problem"], cost["reg"], cost["seed"], strict=True)
+        inside = cost[np.array([key in names for key in keys], dtype=bool)]
+        for optimizer, each in inside.groupby("optimizer"):
             worst = each.sort_values("worst").iloc[-1]
             cells.append(
                 [

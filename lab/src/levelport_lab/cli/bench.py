@@ -14,7 +14,7 @@ def bench_command(
     suites: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SUITE]...",
+            metavar="SUITE",
             help="logistic, functions, networks, solvers, intervals, improve, safety; all by default.",
             show_default=False,
         ),
@@ -22,7 +22,9 @@ def bench_command(
     tier: Annotated[
         Literal["quick", "full"], typer.Option(help="quick: about an hour on one core; full: a night.")
     ] = "quick",
-    seed: Annotated[int, typer.Option(min=0, help="Split into training and test samples (logistic and networks).")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Split into training and test samples (logistic and networks).")
+    ] = 0,
     out: Annotated[Path, typer.Option(help="Where results are kept; a second start goes on from there.")] = Path(
         "results/bench"
     ),
@@ -42,7 +44,7 @@ def bench_command(
     from levelport_lab.bench.suites import SUITES, results, suite_named, write_report
     from levelport_lab.engine.backends import Backend
     from levelport_lab.engine.progress import ConsoleProgress
-    from levelport_lab.engine.runner import Plan, run_plan
+    from levelport_lab.engine.runner import Plan, failure_sentences, run_plan
     from levelport_lab.engine.store import Store
 
     with usage_errors("SUITE"):
@@ -50,7 +52,7 @@ def bench_command(
     unsplit = [name for name in suites or () if not SUITES[name].seeded]
     if seed and unsplit:
         raise typer.BadParameter(f"{', '.join(unsplit)} has no other splits.", param_hint="--seed")
-    failures: list[str] = []
+    failures: dict[str, list[str]] = {}
     with errors_as_sentences(resumes=True):
         store = Store(out, make=run)
         for name, suite in chosen.items():
@@ -58,11 +60,13 @@ def bench_command(
             if run:
                 for sentence in plan.sentences(1):
                     echo(f"{name}: {sentence}")
-                failures += run_plan(plan, store, Backend(jobs=1), ConsoleProgress(Console(), name)).failures
+                sweep = run_plan(plan, store, Backend(jobs=1), ConsoleProgress(Console(), name))
+                for reason, labels in sweep.failures.items():
+                    failures.setdefault(reason, []).extend(labels)
             elif plan.todo:
                 echo(f"{name}: {len(plan.specs) - len(plan.todo)} of {len(plan.specs)} tasks have been run.")
-    for failure in failures:
-        echo(f"failed: {failure}", "red", error=True)
+    for sentence in failure_sentences(failures):
+        echo(sentence, "red", error=True)
     with errors_as_sentences(resumes=True):
         for name, suite in chosen.items():
             if not (suites or run) and suite.rows(store.look().results.values()).empty:

@@ -149,17 +149,17 @@ def _reproduce_one(study: Study, setup: Setup, out: Path, backend: Backend) -> i
     from rich.console import Console
 
     from levelport_lab.engine.progress import ConsoleProgress
-    from levelport_lab.engine.runner import in_words
+    from levelport_lab.engine.runner import failure_sentences, in_words
     from levelport_lab.paper.reproduction import figure_directory, reproduce
 
     done = reproduce(study, setup, out, backend, echo=echo, progress=ConsoleProgress(Console(), study.name))
-    for failure in done.sweep.failures[:5]:
-        echo(f"failed: {failure}", "red")
+    for sentence in failure_sentences(done.sweep.failures):
+        echo(sentence, "red")
     _print_claims(done.claims)
     directory = figure_directory(out, setup.tier, study.name, setup.protocol, setup.reference)
     took = in_words(done.sweep.seconds) if done.sweep.computed else "nothing to compute"
     echo(f"{len(done.pictures)} pictures and table.csv in {directory} ({took})")
-    return len(done.sweep.failures)
+    return sum(map(len, done.sweep.failures.values()))
 
 
 def _check_sets(study: Study, setup: Setup) -> None:

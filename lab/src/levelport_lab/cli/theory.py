@@ -24,7 +24,7 @@ Reg = Annotated[
     typer.Option(help="Strength of the penalty reg·‖w‖² of MODEL/DATA and relu-network; 0.01 by default."),
 ]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Decides the split, the start and what is sampled.")]
-Warmup = Annotated[int, typer.Option(help="Gradient steps before anything is measured.", min=0)]
+Warmup = Annotated[int, typer.Option(help="Gradient steps before anything is measured.", min=0, max=100_000)]
 
 
 def theory_command(
@@ -32,7 +32,7 @@ def theory_command(
     reg: Reg = None,
     seed: Seed = 0,
     warmup: Warmup = 0,
-    iterations: Annotated[int, typer.Option(help="Iterations to run and to bound.", min=2)] = 30,
+    iterations: Annotated[int, typer.Option(help="Iterations to run and to bound.", min=2, max=10_000)] = 30,
     every: Annotated[int, typer.Option(help="Teleport at iterations 1, 1 + EVERY, ….", min=1)] = 2,
     plot: Annotated[bool, typer.Option("--plot", help="Draw measured gaps and bounds.")] = False,
     to: Annotated[Path | None, typer.Option(help="The picture's file; by default named after the problem.")] = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from levelport_lab.engine.backends import Backend
@@ -58,11 +58,11 @@ class Plan:
 
 @dataclass
 class SweepResult:
-    """What a start did."""
+    """What a start did; ``failures`` maps a reason to the labels of the tasks that failed for it."""
 
     results: dict[str, TaskResult]
     computed: int = 0
-    failures: list[str] = field(default_factory=list)
+    failures: dict[str, list[str]] = field(default_factory=dict)
     seconds: float = 0.0
 
 
@@ -84,10 +84,20 @@ def run_plan(plan: Plan, store: Store, backend: Backend, progress: Progress | No
     sweep.results.update(found.results)
     for key in found.failed:  # also what another process has computed meanwhile
         reason = next(run.message for run in found.results[key].runs if run.status is RunStatus.FAILED)
-        sweep.failures.append(f"{labels[key]}: {reason}")
-    sweep.failures += [f"a damaged shard was set aside: {line}" for line in found.damaged]
+        sweep.failures.setdefault(reason, []).append(labels[key])
+    if found.damaged:
+        sweep.failures["a damaged shard was set aside"] = found.damaged
     sweep.seconds = time.perf_counter() - began
     return sweep
+
+
+def failure_sentences(failures: Mapping[str, Sequence[str]]) -> list[str]:
+    """A sentence per reason, the most frequent first: a missing data set fails hundreds of tasks."""
+    ordered = sorted(failures.items(), key=lambda entry: -len(entry[1]))
+    return [
+        f"failed: {labels[0]}{f' and {len(labels) - 1} more' if len(labels) > 1 else ''}: {reason}"
+        for reason, labels in ordered
+    ]
 
 
 def _not_yet_there(plan: Plan, store: Store, shown: Progress) -> Iterator[RunSpec]:

@@ -8,8 +8,9 @@ pooling over positions and flattening are; tanh, softplus and every kind of norm
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias
 
 import torch
@@ -18,8 +19,7 @@ from torch import fx, nn
 
 Layer: TypeAlias = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-_PLAIN = (nn.Identity, nn.Flatten)
-_HOMOGENEOUS = (nn.ReLU, nn.LeakyReLU, nn.PReLU, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+_HOMOGENEOUS = (nn.Identity, nn.ReLU, nn.LeakyReLU, nn.PReLU, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 _POOLS = ("MaxPool", "AvgPool", "AdaptiveMaxPool", "AdaptiveAvgPool")
 _FUNCTIONS = {torch.relu, F.relu, F.leaky_relu, F.dropout, torch.nn.functional.relu_}
 _FUNCTION_POOLS = {f"{kind}_pool{n}d": n for kind in ("max", "avg", "adaptive_max", "adaptive_avg") for n in (1, 2, 3)}
@@ -32,16 +32,10 @@ class UnsupportedModuleError(ValueError):
 
 @dataclass(frozen=True)
 class Chain:
-    """Layers in the order in which data pass them.
-
-    Attributes:
-        names, layers: what they are called in the module, and the layers.
-        straight: for every two neighbours, whether nothing but identities stands between them.
-    """
+    """Layers in the order in which data pass them, and their names in the module."""
 
     names: tuple[str, ...]
     layers: tuple[Layer, ...]
-    straight: tuple[bool, ...]
 
     def width(self, junction: int) -> int:
         """Hidden units between layers ``junction`` and ``junction + 1``: outputs, or channels of a convolution."""
@@ -64,7 +58,7 @@ def chain_of(module: nn.Module, layers: Sequence[str] | None = None) -> Chain:
         raise TypeError(f"module must be a torch.nn.Module, not a {type(module).__name__}.")
     if isinstance(layers, str) or (layers is not None and len(set(layers)) < len(layers)):
         raise ValueError(f"layers must be a list of different names, not {layers!r}.")
-    found, straight = _traced(module) if layers is None else (tuple(layers), (False,) * (len(layers) - 1))
+    found = _traced(module) if layers is None else tuple(layers)
     if len(found) < 2:
         raise UnsupportedModuleError(
             f"the module has {len(found)} layer(s) of the kinds Linear and Conv in a row, and hidden units need two: "
@@ -74,8 +68,8 @@ def chain_of(module: nn.Module, layers: Sequence[str] | None = None) -> Chain:
     missing = [name for name in found if name not in known]
     if missing:
         raise UnsupportedModuleError(f"the module has no layer {missing[0]!r}; its layers are {', '.join(known)}.")
-    chain = Chain(found, tuple(_supported(name, known[name]) for name in found), straight)
-    check_parameters(module, zip(chain.names, chain.layers, strict=True))
+    chain = Chain(found, tuple(_supported(name, known[name]) for name in found))
+    _check_parameters(module, chain)
     for junction in range(len(found) - 1):
         _check_widths(chain, junction)
     return chain
@@ -87,12 +81,12 @@ def _supported(name: str, layer: nn.Module) -> Layer:
     return layer
 
 
-def check_parameters(module: nn.Module, layers: Iterable[tuple[str, Layer]]) -> None:
-    """Every one of these layers owns its trainable parameters, and no other layer has them."""
+def _check_parameters(module: nn.Module, chain: Chain) -> None:
+    """Raise unless every layer owns its trainable parameters, and no other layer has them."""
     owners: dict[int, list[str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
         owners.setdefault(id(parameter), []).append(name)
-    for name, layer in layers:
+    for name, layer in zip(chain.names, chain.layers, strict=True):
         for kind in ("weight", "bias"):
             parameter = getattr(layer, kind)
             if parameter is None:
@@ -126,7 +120,7 @@ def _check_widths(chain: Chain, junction: int) -> None:
         )
 
 
-def _traced(module: nn.Module) -> tuple[tuple[str, ...], tuple[bool, ...]]:
+def _traced(module: nn.Module) -> tuple[str, ...]:
     try:
         graph = fx.symbolic_trace(module).graph
     except Exception as error:  # tracing runs the users' own code, which may raise anything
@@ -150,12 +144,13 @@ def _traced(module: nn.Module) -> tuple[tuple[str, ...], tuple[bool, ...]]:
                     f"the {kind} of layer {name!r} is used outside the layer too, so it cannot be scaled in one place "
                     "alone."
                 )
-    straight = tuple(_walk(weighted[i], weighted[i + 1], known) for i in range(len(weighted) - 1))
-    return names, straight
+    for layer, following in pairwise(weighted):
+        _check_between(layer, following, known)
+    return names
 
 
-def _walk(node: fx.Node, end: fx.Node, known: dict[str, nn.Module]) -> bool:
-    """From a layer to the next; whether only identities stand between. Refuses what has no symmetry, by name."""
+def _check_between(node: fx.Node, end: fx.Node, known: dict[str, nn.Module]) -> None:
+    """Raise for the first operation from one layer to the next that has no symmetry."""
     before, after = known[str(node.target)], known[str(end.target)]
     if isinstance(before, nn.Linear) and not isinstance(after, nn.Linear):
         raise UnsupportedModuleError(
@@ -164,7 +159,7 @@ def _walk(node: fx.Node, end: fx.Node, known: dict[str, nn.Module]) -> bool:
             "turns units into channels, declare the layers by layers=."
         )
     positions = 0 if isinstance(before, nn.Linear) else int(type(before).__name__[-2])  # dimensions beside the units
-    flat, straight = False, True
+    flat = False
     while True:
         if len(node.users) != 1:
             raise UnsupportedModuleError(
@@ -183,24 +178,20 @@ def _walk(node: fx.Node, end: fx.Node, known: dict[str, nn.Module]) -> bool:
                 "units there cannot be rescaled. Those of other layers in a row can: name them by layers=."
             )
         flat = flat or kind == "flatten"
-        straight = straight and kind in ("plain", "flatten")
     if positions and isinstance(after, nn.Linear) and not flat:
         raise UnsupportedModuleError(
             f"layer {_called_target(end, known)} follows a convolution without nn.Flatten, so it mixes positions, not "
             "channels."
         )
-    return straight and not flat
 
 
 def _kind(node: fx.Node, known: dict[str, nn.Module], positions: int, flat: bool) -> str:
-    """ "plain", "flatten", "homogeneous" or "no"."""
+    """ "flatten", "homogeneous" or "no"."""
     if node.op == "call_module":
         module = known[str(node.target)]
         name = type(module).__name__
         if isinstance(module, nn.Flatten):
             return "flatten" if (module.start_dim, module.end_dim) == (1, -1) else "no"
-        if isinstance(module, _PLAIN):
-            return "plain"
         pool = name[:-2] in _POOLS and name[-2:] == f"{positions}d" and not flat
         return "homogeneous" if isinstance(module, _HOMOGENEOUS) or pool else "no"
     if node.op == "call_function":

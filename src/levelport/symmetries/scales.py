@@ -11,13 +11,15 @@ Scales are kept, not their logarithms: products and quotients of powers of two a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from levelport.objective import Objective
-from levelport.symmetries.binding import places
+from levelport.objectives.module import ModuleObjective
+from levelport.objectives.parameters import ParametersObjective
 from levelport.symmetries.chain import Chain
 
 
@@ -47,7 +49,7 @@ class ScaleGroup:
             for n, layer in zip(chain.names, chain.layers, strict=True)
             for k, p in layer.named_parameters(recurse=False)
         ]
-        where = places(objective, wanted, who, scales=True)
+        where = _places(objective, wanted, who)
         for junction, block in enumerate(blocks):
             before, after = chain.layers[junction], chain.layers[junction + 1]
             units = torch.arange(block.start, block.stop, device=objective.device)
@@ -102,3 +104,29 @@ def _columns(units: Tensor, after: nn.Module) -> Tensor:
     each = after.in_channels // after.groups
     taken = units.view(after.groups, 1, each).expand(-1, after.out_channels // after.groups, -1)
     return taken.reshape(after.out_channels, each, *[1] * (after.weight.ndim - 2)).expand(after.weight.shape)
+
+
+def _places(objective: Objective, wanted: Iterable[tuple[str, Tensor]], who: str) -> dict[int, slice]:
+    """The slice of the flat vector that holds each of the named parameters, by the id of the parameter.
+
+    Wrappers do not matter: entries are only multiplied, which is the same in the variables of a metric.
+    """
+    while objective.inner is not None:
+        objective = objective.inner
+    if not isinstance(objective, ModuleObjective | ParametersObjective):
+        raise ValueError(
+            f"{who} moves the parameters of a module, and this objective ({type(objective).__name__}) has none. Use it "
+            "with a ModuleObjective, a Teleporter or Teleported."
+        )
+    found, begin = {}, 0
+    for parameter in objective.parameters:
+        found[id(parameter)] = slice(begin, begin + parameter.numel())
+        begin += parameter.numel()
+    for name, sought in wanted:
+        if id(sought) not in found:
+            raise ValueError(
+                f"the parameter {name!r} of {who}'s module is none of those that the objective moves. Make the solver "
+                "for the very module that is trained: ModuleObjective(model, …) and "
+                f"{who}(model), or the model whose parameters the optimizer has."
+            )
+    return found

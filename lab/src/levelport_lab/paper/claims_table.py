@@ -45,26 +45,32 @@ def summaries_under(
 
 
 def claims_table(out: Path) -> str:
-    """One row per claim, one column per protocol and solver, and whether the outcome depends on the protocol.
+    """A table of outcomes, one row per claim and one column per protocol and solver, and below it what was measured.
 
-    A cell says how much was run where that is not the whole figure, and how many of the figure's tasks failed. Only
-    what was scored with the exact f* is here.
+    A cell names a smaller tier, or says that a part of the runs decides; the list below says what was run and what
+    failed. Only what was scored with the exact f* is here.
     """
     rows: dict[tuple[str, str], dict[tuple[str, str], Answer]] = {}
     statements: dict[tuple[str, str], str] = {}
     for name, tier, protocol, reference, _, summary in summaries_under(out):
         for claim in summary.claims if reference == "exact" else ():
             row = (name, claim.name.removesuffix(f"-{claim.solver}") if claim.solver else claim.name)
-            statements[row] = claim.statement
+            statements[row] = claim.statement.replace("|", "/")
             # A claim that involves no teleports is the authors' own: it stands where theirs stand.
             rows.setdefault(row, {})[protocol, claim.solver or "published"] = claim, _extent(summary, tier)
-    head = ["figure", "claim", *(TITLES[column] for column in COLUMNS), "depends on the protocol"]
+    head = ["figure", "claim", *(TITLES[column] for column in COLUMNS)]
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    measured = ["", "What was measured:", ""]
     for row, cells in rows.items():
-        answers = [_cell(cells.get(column)) for column in COLUMNS]
-        entries = [row[0].removeprefix("fig"), statements[row], *answers, _depends(cells)]
-        lines.append("| " + " | ".join(entry.replace("|", "/") for entry in entries) + " |")
-    return "\n".join(lines) + "\n"
+        number = row[0].removeprefix("fig")
+        answers = {column: cells[column] for column in COLUMNS if column in cells and not cells[column][0].missing}
+        entries = [_cell(answers[column]) if column in answers else "not run" for column in COLUMNS]
+        lines.append("| " + " | ".join([number, statements[row], *entries]) + " |")
+        if answers:
+            measured.append(f"- Figure {number}: {statements[row]}")
+        for column, (claim, extent) in answers.items():
+            measured.append(f"    - {TITLES[column]} ({extent}): {claim.measured}")
+    return "\n".join([*lines, *measured]) + "\n"
 
 
 def _extent(summary: Summary, tier: Tier) -> str:
@@ -72,18 +78,9 @@ def _extent(summary: Summary, tier: Tier) -> str:
     return summary.extent(tier) + failed
 
 
-def _cell(answer: Answer | None) -> str:
-    if answer is None or answer[0].missing:
-        return "not run"
+def _cell(answer: Answer) -> str:
     claim, extent = answer
-    if claim.holds is None:  # what is measured says why
-        return f"{claim.outcome}: {claim.measured}"
-    return f"**{claim.outcome}**: {claim.measured}" + ("" if extent == "full tier" else f" ({extent})")
-
-
-def _depends(cells: dict[tuple[str, str], Answer]) -> str:
-    """Yes where a solver's outcomes differ between the protocols; empty where one was not run, or not as much of it."""
-    pairs = [(cells.get(("text", solver)), cells.get(("released", solver))) for solver in get_args(SolverName)]
-    outcomes = [(a[0].holds, b[0].holds) for a, b in pairs if a is not None and b is not None and a[1] == b[1]]
-    decided = [(a, b) for a, b in outcomes if a is not None and b is not None]
-    return "" if not decided else "yes" if any(a != b for a, b in decided) else "no"
+    if claim.holds is None or extent == "full tier":
+        return claim.outcome
+    tier = extent.split(",")[0]
+    return f"{claim.outcome} ({'part of the runs' if tier == 'full tier' else tier})"

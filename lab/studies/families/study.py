@@ -4,7 +4,7 @@
 
 It writes ``moves.csv`` (one move of each family from the same points) and ``training.csv`` (training runs with moves)
 beside this file. What they show is in docs/results/families.md. The committed numbers were measured with the library at
-commit c4456e4; nothing imports this folder, and it is not kept up with changes of the library. Check out that commit to
+commit c4456e4; nothing imports this folder, and it is not kept up with changes of the library. Check out 6b16cd5 to
 run it: the library has since dropped families that never paid (null space, linear group, activation group, random
 basis, rescaling for the decrease).
 """

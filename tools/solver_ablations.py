@@ -28,7 +28,7 @@ from development_models import DEVELOPMENT
 from levelport.numerics.lbfgs import QuasiNewton
 from levelport.objective import Point
 from levelport.solvers import Auto, Solver, TeleportProblem
-from levelport.solvers.certificate import Frame
+from levelport.solvers.problem import Frame
 from levelport_lab.bench.plain_ascent import PlainAscent
 from levelport_lab.bench.report import Table, write_page
 from levelport_lab.bench.solver_runs import Budget, Contestant, score

@@ -11,8 +11,7 @@ from torch import Tensor
 from levelport import TeleportStatus, teleport
 from levelport.objectives import FunctionObjective
 from levelport.solvers import Auto, basins
-from levelport.solvers.certificate import Certificate, Frame
-from levelport.solvers.contract import TeleportProblem
+from levelport.solvers.problem import Certificate, Frame, TeleportProblem
 
 STEEPNESS = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
 LEVEL = 10.0

@@ -13,8 +13,9 @@ from levelport import LinearObjective, TeleportStatus, teleport
 from levelport.objectives import FunctionObjective
 from levelport.optim import Armijo, Every, minimize
 from levelport.solvers import Auto, Certificate, Krylov, move_from
-from levelport.solvers.contract import Monitor, TeleportProblem
+from levelport.solvers.contract import Monitor
 from levelport.solvers.krylov import _judged
+from levelport.solvers.problem import TeleportProblem
 
 CASES = all_cases()
 

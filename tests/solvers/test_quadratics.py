@@ -12,7 +12,7 @@ from torch import Tensor
 
 from levelport import Auto, TeleportStatus, teleport
 from levelport.solvers import solver_named
-from levelport.solvers.certificate import Certificate, is_kkt
+from levelport.solvers.problem import Certificate, is_kkt
 
 EXACT = Auto(memory=100)
 

@@ -48,7 +48,7 @@ def test_small_quadratics_cost_15_at_most(dimension: int, condition: float, leve
 def test_nearly_quadratic_costs_one_gradient_more(monkeypatch: pytest.MonkeyPatch) -> None:
     f, start, _ = random_quadratic(5, 10.0, seed=0)
     with_check = teleport(lambda x: f(x) + 0.01 * (x**4).sum(), start)
-    monkeypatch.setattr("levelport.solvers.quadratic.FEW", 0)
+    monkeypatch.setattr("levelport.solvers.auto.FEW", 0)
     without = teleport(lambda x: f(x) + 0.01 * (x**4).sum(), start)
     assert with_check.gradient_norm == without.gradient_norm
     assert with_check.cost.gradient_equivalents == without.cost.gradient_equivalents + 1.0

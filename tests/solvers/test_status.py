@@ -14,7 +14,8 @@ from torch import Tensor
 from levelport import SQP, Auto, TeleportStatus, teleport
 from levelport.objectives import FunctionObjective
 from levelport.solvers import Certificate, Krylov, solver_named
-from levelport.solvers.contract import Monitor, Outcome, TeleportProblem
+from levelport.solvers.contract import Monitor, Outcome
+from levelport.solvers.problem import TeleportProblem
 
 
 @pytest.mark.parametrize("level_set", [False, True])

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from levelport import ModuleObjective
-from levelport.solvers.contract import TeleportProblem
+from levelport.solvers.problem import TeleportProblem
 from levelport.symmetries import Balance, Rescaling
 from levelport.symmetries.scales import ScaleGroup
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from levelport import ModuleObjective
-from levelport.solvers.contract import TeleportProblem
+from levelport.solvers.problem import TeleportProblem
 from levelport.symmetries import Balance, Rescaling, SymmetrySolver, UnsupportedModuleError, chain_of
 
 MODULES = {torch.float32: range(60), torch.float64: range(60, 120)}

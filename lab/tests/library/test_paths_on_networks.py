@@ -9,7 +9,7 @@ import pytest
 from levelport import teleport
 from levelport.objective import Point
 from levelport.solvers import Auto, ascent
-from levelport.solvers.certificate import Certificate
+from levelport.solvers.problem import Certificate
 from levelport.solvers.result import TraceRow
 from levelport_lab.problems.teleport_cases import all_cases
 

@@ -23,11 +23,12 @@ from torch import Tensor
 
 from levelport.objective import Objective, ObjectiveError, Point
 from levelport.objectives.batches import Batches, Loss, check_loss
-from levelport.objectives.failures import CALLED_BACKWARD, explained
 from levelport.objectives.function import (
+    CALLED_BACKWARD,
     DerivativeCheck,
     as_scalar_loss,
     differentiable,
+    explained,
     flat_gradient,
     second_backward,
 )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from levelport.objective import ObjectiveError
-from levelport.objectives.failures import SPARSE_GRADIENT
+from levelport.objectives.function import SPARSE_GRADIENT
 from levelport.vectors import norm
 
 

@@ -2,9 +2,9 @@
 
 from levelport.solvers._teleport import SOLVERS, Move, move_from, solver_named, teleport
 from levelport.solvers.auto import Auto
-from levelport.solvers.certificate import Certificate
-from levelport.solvers.contract import Monitor, Outcome, Solver, State, TeleportProblem
+from levelport.solvers.contract import Monitor, Outcome, Solver
 from levelport.solvers.krylov import Krylov
+from levelport.solvers.problem import Certificate, State, TeleportProblem
 from levelport.solvers.result import TeleportResult, TeleportStatus, TraceRow
 from levelport.solvers.sqp import SQP
 

@@ -26,9 +26,9 @@ from levelport.objectives.isolation import full_precision
 from levelport.objectives.metric import InMetric
 from levelport.objectives.structure import X
 from levelport.solvers.auto import Auto
-from levelport.solvers.certificate import Certificate
-from levelport.solvers.contract import Callback, Monitor, Outcome, Solver, State, TeleportProblem
+from levelport.solvers.contract import Callback, Monitor, Outcome, Solver
 from levelport.solvers.krylov import Krylov
+from levelport.solvers.problem import Certificate, State, TeleportProblem
 from levelport.solvers.result import TeleportResult, TeleportStatus
 from levelport.solvers.sqp import SQP
 from levelport.vectors import all_finite, norm

@@ -40,11 +40,20 @@ from torch import Tensor
 
 from levelport.numerics.lbfgs import QuasiNewton, pair_products
 from levelport.objective import Point
-from levelport.solvers.certificate import Certificate, Frame, is_kkt, split
-from levelport.solvers.contract import Monitor, TeleportProblem
+from levelport.solvers.contract import Monitor
+from levelport.solvers.problem import (
+    INSIDE,
+    Certificate,
+    Frame,
+    TeleportProblem,
+    is_kkt,
+    parabola_root,
+    retract,
+    room,
+    shifted,
+    split,
+)
 from levelport.solvers.result import TeleportStatus
-from levelport.solvers.retraction import parabola_root, retract, shifted
-from levelport.solvers.trust import INSIDE, room
 from levelport.vectors import dots, read
 
 _SUFFICIENT = 1e-4  # fraction of the predicted growth of the merit that a step must achieve

@@ -10,25 +10,43 @@ with the searches of :mod:`levelport.solvers.basins`,
    directions of largest curvature, if that is longer than what has been found. Then once more;
 3. with ``starts``, ascents from points drawn at random follow.
 
-A quadratic in few variables has a closed form (:mod:`levelport.solvers.quadratic`).
+A quadratic in few variables has a closed form. With f(b + z) = f(b) + ½ ⟨z, H z⟩, H positive definite and
+δ = f(w) - f(b), the largest gradient on the level is √(2 θ δ), at b ± √(2 δ/θ) v for the largest eigenvalue θ of H and
+its eigenvector v. The Lanczos process at w finds b, θ and v with at most d products. After the first they are
+differences of gradients, which are exact where f is a quadratic whatever the length h of the difference, at half the
+cost. The value at the other end tells whether f is one:
+
+    f(w + h v) - f(w) = ½ h ⟨∇f(w) + ∇f(w + h v), v⟩.
+
+Where that fails, one gradient was spent. The last one of d products has one unknown number, ⟨v, H v⟩, for which that
+value is enough.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from levelport import checks
+from levelport.numerics.lanczos import KrylovModel
 from levelport.numerics.lbfgs import QuasiNewton
-from levelport.objective import Point
-from levelport.solvers import basins, quadratic
+from levelport.objective import Objective, Point
+from levelport.solvers import basins
 from levelport.solvers.ascent import LevelSetAscent
-from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
+from levelport.solvers.contract import Monitor, Outcome, Solver
+from levelport.solvers.problem import Certificate, TeleportProblem, level_band
 from levelport.solvers.result import TeleportStatus
-from levelport.vectors import read
+from levelport.vectors import norm, read
 
+FEW = 10
+"""Variables up to which the closed form of a quadratic is tried."""
+
+_ROUNDING = 1e3  # units in the last place of f, of a sum over samples
+_EXACT = 1e-6  # of δ, by which f at a quadratic's solution may miss what the model predicts
 _RADIUS_FACTOR = 100.0  # the derived trust radius in units of the problem's own length
 _FEWEST, _MOST = 10, 30  # pairs of L-BFGS; a run of 50 products hardly has more
 _NUMBERS = 2**24  # what the pairs may hold
@@ -102,7 +120,7 @@ class _Begin(Protocol):
 
 def _of_quadratic(problem: TeleportProblem, monitor: Monitor, ascent: _Begin) -> LevelSetAscent | None:
     """An ascent that has ended where it began, at the solution; None if f is no quadratic in few variables."""
-    found = quadratic.solution(problem, monitor)
+    found = quadratic_solution(problem, monitor)
     if found is None:
         return None
     there = ascent(found[0])
@@ -227,3 +245,50 @@ def _status(winner: LevelSetAscent, point: Point) -> TeleportStatus:
         return status
     known = point.product_sizes is not None and winner.converged_at(point)
     return TeleportStatus.CONVERGED if known else TeleportStatus.STALLED
+
+
+class _SecantModel(KrylovModel):
+    """The Lanczos model with products from differences of gradients; it stops growing where f is no quadratic."""
+
+    def __init__(self, objective: Objective, start: Point) -> None:
+        super().__init__(start, start.x.numel())
+        self._objective = objective
+        self._h = start.gradient_norm / float(norm(start.hessian_normal))
+
+    def _image(self, v: Tensor) -> Tensor:
+        if self.size == 0:
+            return super()._image(v)
+        here, h = self.point, self._h
+        there, eps = self._objective.at(here.x + h * v), torch.finfo(v.dtype).eps
+        if 1 < self.size == v.numel() - 1 and eps * abs(here.value) <= _EXACT**2 * h * here.gradient_norm:
+            along = float(torch.dot(here.gradient, v))
+            return self._off_diagonal[-1] * self._basis[-2] + 2.0 / h * ((there.value - here.value) / h - along) * v
+        rise, slopes = there.value - here.value, float(torch.dot(here.gradient + there.gradient, v))
+        scale = abs(here.value) + abs(there.value) + h * (here.gradient_norm + there.gradient_norm)
+        confirmed = abs(rise - 0.5 * h * slopes) <= _ROUNDING * eps * scale
+        return (there.gradient - here.gradient) / h if confirmed else torch.full_like(v, math.nan)
+
+
+def quadratic_solution(problem: TeleportProblem, monitor: Monitor) -> tuple[Point, bool] | None:
+    """The solution on the side of w, evaluated, and whether the model spans all variables; None if f is no quadratic.
+
+    Costs at most one gradient per variable.
+    """
+    start, objective = problem.start, problem.objective
+    if not 2 <= start.x.numel() <= FEW or Certificate.at(start).misalignment <= problem.tol:
+        return None
+    model = _SecantModel(objective, start)
+    while not model.exhausted:
+        if monitor.should_stop() is not None or not model.extend() or not model.convex():
+            return None
+    coordinates, depth = model.descent()
+    theta, v = model.largest, model.ritz_vector(-1)
+    if not (math.isfinite(depth) and depth > 0.0):
+        return None
+    band = level_band(problem, math.sqrt(2.0 * theta) * math.sqrt(depth), theta)
+    height = depth if problem.level_set else depth - 0.5 * band
+    bottom = model.lift(coordinates)
+    side = -1.0 if float(torch.dot(bottom, v)) > 0.0 else 1.0
+    point = objective.at(start.x + bottom + side * math.sqrt(2.0 * max(height, 0.0) / theta) * v, curvature=True)
+    exact = point.finite and abs(point.value - problem.level) <= _EXACT * depth and problem.within_radius(point)
+    return (point, model.size == start.x.numel()) if exact and point.gradient_norm > 0.0 else None

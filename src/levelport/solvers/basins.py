@@ -23,9 +23,8 @@ from torch import Tensor
 from levelport.numerics.lanczos import KrylovModel
 from levelport.objective import Point
 from levelport.solvers.ascent import log_gain, merit
-from levelport.solvers.certificate import Frame
-from levelport.solvers.contract import Monitor, TeleportProblem
-from levelport.solvers.retraction import shifted
+from levelport.solvers.contract import Monitor
+from levelport.solvers.problem import Frame, TeleportProblem, shifted
 from levelport.vectors import norm
 
 PRODUCTS = 8

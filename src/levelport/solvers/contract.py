@@ -1,4 +1,4 @@
-"""The contract between the verbs and the solvers: what is asked (TeleportProblem), who answers (Solver), who watches.
+"""The contract between the verbs and the solvers: who answers (Solver), how (Outcome), and who watches (Monitor).
 
 A solver sees one :class:`TeleportProblem` and a :class:`Monitor`, and returns an :class:`Outcome`. Its limits are its
 own: ``Auto(max_hvps=200)``. It says of itself how far its points may lie above the level (:meth:`Solver.slack`) and
@@ -11,7 +11,7 @@ import copy
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Literal, Self
 
@@ -19,84 +19,14 @@ import torch
 
 from levelport import checks
 from levelport.numerics.lanczos import KrylovModel
-from levelport.objective import Cost, Objective, Point
-from levelport.solvers.certificate import Certificate
+from levelport.objective import Cost, Point
+from levelport.solvers.problem import Certificate, State, TeleportProblem
 from levelport.solvers.result import TeleportStatus, TraceRow
-from levelport.vectors import all_finite, norm
 
 Callback = Callable[[TraceRow, Point], object]
 """Called once per iteration; a true return value stops the solve."""
 
-State = Mapping[str, float]
-"""What a solver remembers from one teleport of a run to the next, as plain numbers; empty before the first."""
-
-
 _NEXT = 2.0  # gradient equivalents of the next evaluation, a Hessian-vector product at most
-
-
-@dataclass(frozen=True)
-class TeleportProblem:
-    """max ‖∇f(x)‖ subject to f(x) ≤ f(w), with everything that limits how it may be solved.
-
-    Attributes:
-        objective, start: f and the point w to teleport from.
-        level_set: stay on {f = f(w)} instead of {f ≤ f(w)}.
-        tol: KKT tolerance, on sin ∠(∇f, ∇²f ∇f).
-        slack: by how much f may exceed f(w) in the returned point; how far it may fall short in level-set mode.
-        max_hvps: Hessian-vector products for the whole teleport, certificate included.
-        max_cost: gradient equivalents for the whole teleport.
-        deadline: a reading of ``time.perf_counter`` after which to stop.
-        radius: the longest allowed distance from w; None lets the solver derive it.
-        target_gain, target_alignment: stop as soon as the gradient norm has grown by this factor, or the
-            alignment is this good, at a feasible point.
-        least_decrease: where a model predicts less from the teleport and the step after it, do not move.
-        state: what the solver returned from the teleport before this one of the same run.
-    """
-
-    objective: Objective
-    start: Point
-    level_set: bool = False
-    tol: float = 1e-6
-    slack: float = 0.0
-    max_hvps: int = 50
-    max_cost: float = math.inf
-    deadline: float = math.inf
-    radius: float | None = None
-    target_gain: float = math.inf
-    target_alignment: float = math.inf
-    least_decrease: float = 0.0
-    state: State = field(default_factory=dict)
-
-    @property
-    def level(self) -> float:
-        """f(w)."""
-        return self.start.value
-
-    def feasible(self, value: float) -> bool:
-        """Whether ``value`` keeps the level, up to the slack."""
-        excess = value - self.level
-        return abs(excess) <= self.slack if self.level_set else excess <= self.slack
-
-    def within_radius(self, point: Point) -> bool:
-        """Whether ``point`` is no further from w than allowed."""
-        return self.radius is None or point is self.start or float(norm(point.x - self.start.x)) <= self.radius
-
-    def meets_target(self, point: Point, certificate: Certificate) -> bool:
-        """Whether ``point`` is feasible and good enough for the caller."""
-        if not self.feasible(point.value):
-            return False
-        grown = point.gradient_norm >= self.target_gain * self.start.gradient_norm
-        return grown or certificate.alignment >= self.target_alignment
-
-    def fulfilled_by(self, point: Point) -> bool:
-        """The guarantee: ``point`` is finite, keeps level and radius, and its gradient is no smaller than w's."""
-        return (
-            point.finite
-            and all_finite(point.x)
-            and self.feasible(point.value)
-            and self.within_radius(point)
-            and point.gradient_norm >= self.start.gradient_norm
-        )
 
 
 @dataclass(frozen=True)

@@ -34,11 +34,10 @@ from torch import Tensor
 from levelport import checks
 from levelport.numerics.lanczos import KrylovModel
 from levelport.objective import Point
-from levelport.solvers.certificate import Certificate
-from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
+from levelport.solvers.contract import Monitor, Outcome, Solver
+from levelport.solvers.problem import INSIDE, Certificate, TeleportProblem, room
 from levelport.solvers.result import TeleportStatus
-from levelport.solvers.trust import INSIDE, distance_to_sphere
-from levelport.vectors import norm
+from levelport.vectors import norm, read
 
 _COARSEST = 0.5  # residual of the Newton system, relative to the gradient
 _REFINEMENT = 0.3  # its power of ‖g‖/‖g₀‖; 0.25 to 0.5 cost within 7 % of each other on logistic problems
@@ -129,7 +128,10 @@ class Krylov(Solver):
             return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, "the model predicts no decrease"), trusted
         descent = model.lift(coordinates)
         wall = self._wall(model, descent)
-        climb = min(self._height(model, promised), distance_to_sphere(descent, wall, problem.radius))
+        climb = self._height(model, promised)
+        if problem.radius is not None:
+            along, distance = read([torch.dot(descent, wall)], [descent])
+            climb = min(climb, room(along, distance, problem.radius))
         for height in (climb, _SECOND_SHARE * climb) if climb > 0.0 else ():
             end = problem.objective.at(start.x + descent + height * wall)
             trusted = _learned(trusted, model, end, promised - 0.5 * theta * height * height, promised, length)

@@ -9,7 +9,7 @@ from typing import Generic
 
 from levelport.objective import Cost
 from levelport.objectives.structure import X
-from levelport.solvers.certificate import Certificate
+from levelport.solvers.problem import Certificate
 
 STAYED = "; this is the start itself"
 

@@ -68,10 +68,9 @@ import torch
 
 from levelport import checks
 from levelport.objective import Point
-from levelport.solvers.certificate import Certificate
-from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
+from levelport.solvers.contract import Monitor, Outcome, Solver
+from levelport.solvers.problem import Certificate, TeleportProblem, retract
 from levelport.solvers.result import TeleportStatus
-from levelport.solvers.retraction import retract
 from levelport.vectors import norm
 
 GROWTH_RATIO = 5.0

@@ -27,8 +27,8 @@ from torch import Tensor, nn
 
 from levelport import checks
 from levelport.objective import Point
-from levelport.solvers.certificate import Certificate
-from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
+from levelport.solvers.contract import Monitor, Outcome, Solver
+from levelport.solvers.problem import Certificate, TeleportProblem
 from levelport.solvers.result import TeleportStatus
 from levelport.symmetries.chain import Chain, chain_of
 from levelport.symmetries.scales import ScaleGroup

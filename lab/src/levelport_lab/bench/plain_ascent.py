@@ -19,10 +19,9 @@ from torch import Tensor
 
 from levelport.numerics.lbfgs import QuasiNewton
 from levelport.objective import Point
-from levelport.solvers.certificate import Certificate
-from levelport.solvers.contract import Monitor, Outcome, Solver, TeleportProblem
+from levelport.solvers.contract import Monitor, Outcome, Solver
+from levelport.solvers.problem import Certificate, TeleportProblem, retract
 from levelport.solvers.result import TeleportStatus
-from levelport.solvers.retraction import retract
 
 _PAIRS = 30  # of L-BFGS: as many as the default solver keeps on these problems
 

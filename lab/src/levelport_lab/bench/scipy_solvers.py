@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from levelport.checks import unknown_name
 from levelport.objective import Point
 from levelport.solvers import SOLVERS, Certificate, Monitor, Outcome, Solver, TeleportProblem, TeleportStatus
-from levelport.solvers.retraction import retract
+from levelport.solvers.problem import retract
 
 Vector = NDArray[np.float64]
 

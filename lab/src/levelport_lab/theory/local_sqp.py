@@ -28,7 +28,7 @@ from torch import Tensor
 
 from levelport.numerics.lanczos import extremes_by_lanczos
 from levelport.objective import Objective, Point
-from levelport.solvers.certificate import Certificate
+from levelport.solvers.problem import Certificate
 
 _DENSE = 100
 """Up to this dimension the Lagrangian's Hessian is written out; each column costs four HVPs."""

@@ -18,7 +18,7 @@ from levelport.numerics.newton import newton_step
 from levelport.objective import Objective, ObjectiveError, Point
 from levelport.solvers import solver_named
 from levelport.solvers._teleport import teleport
-from levelport.solvers.certificate import Certificate
+from levelport.solvers.problem import Certificate
 
 Oracle = Callable[[Point], Point]
 """Maps the point w to a point w⁺ with f(w⁺) ≤ f(w) and a gradient at least as large."""

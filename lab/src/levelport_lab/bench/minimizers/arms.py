@@ -20,7 +20,8 @@ from levelport.objectives import GradientDifferences
 from levelport.optim import LBFGS, Armijo, Every, minimize
 from levelport.optim.probes import Probes
 from levelport.solvers import Krylov
-from levelport.solvers.contract import Monitor, Outcome, TeleportProblem
+from levelport.solvers.contract import Monitor, Outcome
+from levelport.solvers.problem import TeleportProblem
 from levelport_lab.bench.competitors import LBFGSB, NEVER, UNLIMITED, scipy_run
 from levelport_lab.bench.metered import Metered, TorchFunction
 from levelport_lab.bench.no_climb import NoClimb

@@ -1,0 +1,293 @@
+"""The teleportation problem and its geometry: the level, the trust region, the way back, and the KKT certificate.
+
+With g = ∇f(x), n = g/‖g‖, H = ∇²f(x) and P = I - n nᵀ, the KKT conditions of max ‖∇f‖ on {f ≤ f(w)} say H g = λ g:
+nothing along the level set makes the gradient longer. :class:`Certificate` follows from the one product H n, which is
+taken with the unit vector because H g over- or underflows in float32 long before f does.
+
+:func:`retract` goes back to the level: the root of f(x - t n) = f(w) along the normal n, by secants on values, from
+either side. The first step solves the parabola f - ‖g‖ t + ½ λ t², whose curvature λ the caller knows; the later ones
+are secants, kept inside the bracket once there is one. A value costs half a gradient, and only the point returned needs
+its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from levelport.objective import Objective, Point
+from levelport.vectors import all_finite, norm, read
+
+INSIDE = 0.95
+"""The part of the trust radius that steps may use; the rest is room for the way back onto the level."""
+
+_BAND = 1e-10  # of the decrease that a Newton step predicts; costs half as much of the gradient norm
+_MAX_VALUES = 10  # of a way back to the level
+
+State = Mapping[str, float]
+"""What a solver remembers from one teleport of a run to the next, as plain numbers; empty before the first."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The KKT conditions in a few numbers.
+
+    * ``curvature``     λ = ⟨g, H g⟩ / ‖g‖²; 1/λ is the Newton step size at a KKT point
+    * ``kkt_residual``  ‖P H g‖ / ‖g‖², the Riemannian gradient norm of ½ log ‖∇f‖²
+    * ``alignment``     cos ∠(g, H g): 1 at a KKT point, and free of units
+    * ``misalignment``  sin ∠(g, H g), the scale-free size of the residual; below 1e-8 the cosine does not show it
+
+    At a KKT point below the level, where f is not convex, H g = 0: λ is 0 but for rounding, and both angles are any.
+    """
+
+    curvature: float
+    kkt_residual: float
+    alignment: float
+    misalignment: float = math.inf
+
+    @classmethod
+    def at(cls, point: Point) -> Certificate:
+        """Certify ``point``; costs one HVP if it has not been spent there yet."""
+        size = point.gradient_norm
+        if size == 0.0 or not math.isfinite(size):
+            return cls.unknown()
+        if point.product_sizes is None:
+            normal = point.normal
+            along, tangential = split(normal, point.hessian_normal_of(normal))
+            curvature, residual = read([along], [tangential])
+            point.product_sizes = curvature, residual, math.hypot(curvature, residual)
+        return cls.from_sizes(point)
+
+    @classmethod
+    def from_sizes(cls, point: Point) -> Certificate:
+        """The certificate of a point whose product has been taken."""
+        assert point.product_sizes is not None
+        curvature, residual, length = point.product_sizes
+        # H n = 0 satisfies the KKT conditions with λ = 0: nothing pulls the gradient away from itself.
+        alignment, misalignment = (curvature / length, residual / length) if length > 0.0 else (1.0, 0.0)
+        return cls(curvature, residual / point.gradient_norm, alignment, misalignment)
+
+    @classmethod
+    def unknown(cls) -> Certificate:
+        """Where there is nothing to certify: no gradient, or no finite one."""
+        return cls(math.nan, math.nan, math.nan)
+
+    @classmethod
+    def averaged(cls, before: Point, after: Point) -> Certificate | None:
+        """Certify ``before`` by a gradient step from it to ``after``, both evaluated: free of charge.
+
+        ∇f(before) - ∇f(after) = η H̄ ∇f(before), H̄ the Hessian averaged along the step: exact for a quadratic, and as
+        far from the certificate at ``before`` as the Hessian changes along the step. None if the step was no
+        gradient step.
+        """
+        step, normal = before.x - after.x, before.normal
+        image = before.gradient - after.gradient
+        along = torch.dot(normal, image)
+        lengths_of = [step, image - along * normal, image]
+        advance, curvature, length, residual, size = read([torch.dot(step, normal), along], lengths_of)
+        if not (length > 0.0 and advance > 0.999 * length and math.isfinite(size)):
+            return None
+        alignment, misalignment = (curvature / size, residual / size) if size > 0.0 else (1.0, 0.0)
+        return cls(curvature / length, residual / length / before.gradient_norm, alignment, misalignment)
+
+    def __str__(self) -> str:
+        known = f"λ {self.curvature:.4g}"
+        if math.isnan(self.alignment):
+            return known
+        return f"{known}, alignment {self.alignment:.6g}, KKT residual {self.kkt_residual:.2g}"
+
+    def aligned(self, *, level_set: bool, tol: float) -> bool:
+        """Whether H g is parallel to g to ``tol``, and its multiplier has the right sign: KKT conditions on the level.
+
+        In the sub-level set that is λ ≥ 0: where λ < 0 the gradient grows into the interior.
+        """
+        return self.misalignment <= tol and (level_set or self.curvature >= 0.0)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The geometry at a point with a gradient: its normal n, the direction of ascent of log ‖∇f‖, the certificate.
+
+    On the level set, and at the level where λ ≥ 0, the ascent is P H n/‖g‖. Where λ < 0 the gradient grows into the
+    interior of the sub-level set, and well inside there is no constraint to respect: there it is H n/‖g‖.
+    """
+
+    point: Point
+    normal: Tensor
+    ascent: Tensor
+    on_level: bool
+    ascent_norm: float
+    image_norm: float
+    certificate: Certificate
+
+    @classmethod
+    def of(cls, point: Point, normal: Tensor, ascent: Tensor, *, on_level: bool) -> Frame:
+        """From the vectors, at a point whose product has been taken."""
+        assert point.product_sizes is not None
+        _, residual, length = point.product_sizes
+        steepness = (residual if on_level else length) / point.gradient_norm
+        return cls(point, normal, ascent, on_level, steepness, length, Certificate.from_sizes(point))
+
+    @property
+    def finite(self) -> bool:
+        """Whether the HVP was usable."""
+        return math.isfinite(self.image_norm)
+
+
+def split(normal: Tensor, image: Tensor) -> tuple[Tensor, Tensor]:
+    """λ = ⟨n, H n⟩, still on the device, and P H n."""
+    along = torch.dot(normal, image)
+    return along, torch.addcmul(image, normal, along, value=-1.0)
+
+
+def is_kkt(point: Point, *, on_level: bool, tol: float, length: float) -> bool:
+    """H n parallel to n, or zero off the level; or λ = 0: over ``length``, the problem's own, H n hardly changes g."""
+    assert point.product_sizes is not None
+    _, residual, image = point.product_sizes
+    left = residual if on_level else image
+    return left <= tol * image or image * length <= tol * point.gradient_norm
+
+
+@dataclass(frozen=True)
+class TeleportProblem:
+    """max ‖∇f(x)‖ subject to f(x) ≤ f(w), with everything that limits how it may be solved.
+
+    Attributes:
+        objective, start: f and the point w to teleport from.
+        level_set: stay on {f = f(w)} instead of {f ≤ f(w)}.
+        tol: KKT tolerance, on sin ∠(∇f, ∇²f ∇f).
+        slack: by how much f may exceed f(w) in the returned point; how far it may fall short in level-set mode.
+        max_hvps: Hessian-vector products for the whole teleport, certificate included.
+        max_cost: gradient equivalents for the whole teleport.
+        deadline: a reading of ``time.perf_counter`` after which to stop.
+        radius: the longest allowed distance from w; None lets the solver derive it.
+        target_gain, target_alignment: stop as soon as the gradient norm has grown by this factor, or the
+            alignment is this good, at a feasible point.
+        least_decrease: where a model predicts less from the teleport and the step after it, do not move.
+        state: what the solver returned from the teleport before this one of the same run.
+    """
+
+    objective: Objective
+    start: Point
+    level_set: bool = False
+    tol: float = 1e-6
+    slack: float = 0.0
+    max_hvps: int = 50
+    max_cost: float = math.inf
+    deadline: float = math.inf
+    radius: float | None = None
+    target_gain: float = math.inf
+    target_alignment: float = math.inf
+    least_decrease: float = 0.0
+    state: State = field(default_factory=dict)
+
+    @property
+    def level(self) -> float:
+        """f(w)."""
+        return self.start.value
+
+    def feasible(self, value: float) -> bool:
+        """Whether ``value`` keeps the level, up to the slack."""
+        excess = value - self.level
+        return abs(excess) <= self.slack if self.level_set else excess <= self.slack
+
+    def within_radius(self, point: Point) -> bool:
+        """Whether ``point`` is no further from w than allowed."""
+        return self.radius is None or point is self.start or float(norm(point.x - self.start.x)) <= self.radius
+
+    def meets_target(self, point: Point, certificate: Certificate) -> bool:
+        """Whether ``point`` is feasible and good enough for the caller."""
+        if not self.feasible(point.value):
+            return False
+        grown = point.gradient_norm >= self.target_gain * self.start.gradient_norm
+        return grown or certificate.alignment >= self.target_alignment
+
+    def fulfilled_by(self, point: Point) -> bool:
+        """The guarantee: ``point`` is finite, keeps level and radius, and its gradient is no smaller than w's."""
+        return (
+            point.finite
+            and all_finite(point.x)
+            and self.feasible(point.value)
+            and self.within_radius(point)
+            and point.gradient_norm >= self.start.gradient_norm
+        )
+
+
+def room(along: float, distance: float, radius: float) -> float:
+    """The largest a with ‖offset + a·direction‖ ≤ INSIDE·radius for a unit direction; 0 outside, heading out.
+
+    ``along`` is ⟨offset, direction⟩ and ``distance`` ‖offset‖. From outside, a direction that heads inwards may be
+    followed to where it is as far out as it began.
+    """
+    if math.isinf(radius) or radius == 0.0:  # 0: derived from lengths that underflowed
+        return radius
+    along, distance = along / radius, distance / radius  # so that no square leaves the range
+    inside = INSIDE * INSIDE - distance * distance
+    if inside <= 0.0:
+        return 0.0 if along >= 0.0 else -2.0 * along * radius
+    return radius * (math.sqrt(along * along + inside) - along)
+
+
+def parabola_root(excess: float, slope: float, curvature: float) -> float:
+    """The smaller t with slope·t - ½ curvature·t² = excess, or that of the tangent where the parabola has none."""
+    below = slope * slope - 2.0 * curvature * excess
+    return 2.0 * excess / (slope + math.sqrt(below)) if below > 0.0 else excess / slope
+
+
+def shifted(x: Tensor, v: Tensor, by: float) -> Tensor:
+    """x + by·v, infinite where ``by`` is beyond the range of x: torch refuses such a factor in its fused form."""
+    return torch.add(x, v, alpha=by) if abs(by) <= torch.finfo(x.dtype).max else x + by * v
+
+
+def level_band(problem: TeleportProblem, size: float, curvature: float) -> float:
+    """How far from the level f may end, at a point with this gradient norm and curvature.
+
+    1e-10 of ‖g‖²/(2|λ|), the decrease that a Newton step predicts: it costs 5e-11 of the gradient norm, and rounding
+    does not decide whether a point is inside; never below the resolution of f, which is all where ``curvature`` is 0.
+    """
+    band = 4.0 * torch.finfo(problem.objective.dtype).eps * abs(problem.level)
+    if curvature != 0.0:
+        band = max(band, _BAND * 0.5 * size * (size / abs(curvature)))
+    return min(band, 0.5 * problem.slack) if problem.level_set else band
+
+
+def retract(problem: TeleportProblem, point: Point, curvature: float | None = None) -> Point:
+    """A point near ``point`` with f(w) - band ≤ f ≤ f(w), :func:`level_band`, or the nearest to that which was found.
+
+    ``curvature`` is λ near the point; without it the point's own is taken if it is known, else 0.
+    """
+    size = point.gradient_norm
+    if not point.finite or size == 0.0:
+        return point
+    if curvature is None:
+        known = point.knows_hessian_normal
+        curvature = float(torch.dot(point.normal, point.hessian_normal)) if known else 0.0
+    band = level_band(problem, size, curvature)
+    ceiling, aim = (band, 0.0) if problem.level_set else (0.0, -0.5 * band)
+    excess = point.value - problem.level
+    if -band <= excess <= ceiling:
+        return point
+    normal = point.normal
+    best = point if problem.feasible(point.value) else None
+    above, below = (0.0 if excess > 0.0 else None), (0.0 if excess <= 0.0 else None)
+    before, t = (0.0, excess), parabola_root(excess - aim, size, curvature)
+    for _ in range(_MAX_VALUES):
+        trial = problem.objective.at(shifted(point.x, normal, -t), curvature=True)
+        excess = trial.value - problem.level
+        if not math.isfinite(excess):
+            t = 0.5 * (before[0] + t)
+            continue
+        if -band <= excess <= ceiling and trial.finite:
+            return trial
+        if problem.feasible(trial.value) and (best is None or trial.value > best.value):
+            best = trial
+        above, below = (t, below) if excess > 0.0 else (above, t)
+        rate = (before[1] - excess) / (t - before[0]) if t != before[0] else size
+        before, t = (t, excess), t + (excess - aim) / (rate if rate > 0.0 else size)
+        if above is not None and below is not None and not min(above, below) < t < max(above, below):
+            t = 0.5 * (above + below)
+    return best if best is not None and best.finite else point

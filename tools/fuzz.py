@@ -29,7 +29,18 @@ import torch
 from torch import Tensor, nn
 
 import levelport
-from levelport.optim import LBFGS, Armijo, FixedStep, Momentum, Newton, Normalized, Polyak
+from levelport.optim import (
+    LBFGS,
+    Armijo,
+    ArmijoSGD,
+    FixedStep,
+    Momentum,
+    Newton,
+    NewtonCG,
+    Normalized,
+    Polyak,
+    PolyakSGD,
+)
 from levelport.solvers import SQP, Auto
 
 SECONDS = 60
@@ -37,7 +48,10 @@ SECONDS = 60
 
 NAMES: dict[str, Any] = {name: getattr(levelport, name) for name in levelport.__all__ if name != "problem"}
 NAMES |= {"torch": torch, "nn": nn, "math": math, "SQP": SQP, "Auto": Auto}
-NAMES |= {rule.__name__: rule for rule in (LBFGS, Armijo, FixedStep, Momentum, Newton, Normalized, Polyak)}
+NAMES |= {
+    rule.__name__: rule
+    for rule in (ArmijoSGD, NewtonCG, PolyakSGD, LBFGS, Armijo, FixedStep, Momentum, Newton, Normalized, Polyak)
+}
 
 DOORS = ["teleport", "minimize", "Teleported", "Teleporter"]
 
@@ -299,10 +313,24 @@ def _call(door: str, arguments: list[str], rng: random.Random, dtype: str) -> li
         [
             "torch.optim.SGD([p], lr=0.01)",
             "torch.optim.SGD([p], lr=0.01, momentum=0.9)",
+            "torch.optim.SGD([p], lr=0.01, momentum=0.9, nesterov=True, weight_decay=1e-4)",
             "torch.optim.Adam([p], lr=0.01)",
+            "torch.optim.AdamW([p], lr=0.01, amsgrad=True)",
+            "torch.optim.RMSprop([p], lr=0.01, centered=True)",
+            "torch.optim.Adagrad([p], lr=0.01)",
+            "torch.optim.Rprop([p], lr=0.01)",
             "torch.optim.LBFGS([p], max_iter=2)",
+            "ArmijoSGD([p])",
+            "PolyakSGD([p], lr=1.0)",
+            "NewtonCG([p])",
         ]
     )
+    if rng.random() < 0.2:
+        listed += f", first_step={rng.choice(['included', 'optimizer'])!r}"
+    if rng.random() < 0.2 and "Adagrad" not in optimizer and "momentum=" not in listed:
+        listed += ", momentum='reset'"
+    if rng.random() < 0.3 and any(name in optimizer for name in ("Adam", "RMSprop", "Adagrad")):
+        listed += ", metric='optimizer'"
     lines = ["with torch.inference_mode(False):", "    p = nn.Parameter(x.clone())"]
     if door == "Teleported":
         return [
@@ -367,8 +395,14 @@ def check(case: Case, names: dict[str, Any]) -> None:
         parameter = names["p"]
         if parameter.dtype != start.dtype or parameter.shape != start.shape:
             raise Violation("the parameter changed its kind")
+        if case.door == "Teleporter" and math.isfinite(before := _evaluate(f, start)[0]):  # which takes no steps
+            after = _evaluate(f, parameter.detach())[0]
+            if not after <= before + 3.0 * (1e-6 * abs(before) if case.solver == "SQP" else 0.0):
+                raise Violation(f"the loss went from {before!r} to {after!r}")
+            if not bool(torch.isfinite(parameter).all()):
+                raise Violation("a parameter that is not finite")
         if result is not None:
-            _check_teleport(case, result, start)
+            _check_step(case, result, start)
         return
     if type(result.x) is not type(start) or not _same_kind(result.x, start):
         raise Violation("the structure of x changed")
@@ -396,16 +430,21 @@ def check(case: Case, names: dict[str, Any]) -> None:
             raise Violation(f"a descent method went up from {before!r} to {result.value!r}")
 
 
+def _check_step(case: Case, step: Any, start: Any) -> None:
+    """Hold what an optimizer made of a teleport against its promises; then the teleport itself."""
+    if math.isfinite(step.value_start) and not step.value_after <= step.value_start + _slack(
+        case, step.teleport, start
+    ):
+        raise Violation(f"the move took the loss from {step.value_start!r} to {step.value_after!r}")
+    if step.moved and step.refused:
+        raise Violation(f"moved although refused: {step.refused}")
+    _check_teleport(case, step.teleport, start)
+
+
 def _check_teleport(case: Case, result: Any, start: Any) -> None:
     if result.status.name in ("NON_FINITE_START", "STATIONARY_START"):
         return
-    single = "torch.float32" in case.source
-    smallest = max(abs(result.value_start), 1.2e-38 if single else 2.3e-308)
-    slack = 1e-6 * smallest if case.solver == "SQP" else 0.0
-    if case.level_set:
-        length = math.hypot(*(float(entry) for leaf in _leaves(start) for entry in leaf.double().reshape(-1)))
-        resolution = 4.0 * (1.2e-7 if single else 2.3e-16) * result.gradient_norm_start * length
-        slack = max(slack, (1.2e-5 if single else 1e-9) * smallest, resolution)
+    slack = _slack(case, result, start)
     if not result.value <= result.value_start + slack:
         raise Violation(f"the value rose from {result.value_start!r} to {result.value!r}")
     if case.level_set and abs(result.value - result.value_start) > slack:
@@ -414,6 +453,18 @@ def _check_teleport(case: Case, result: Any, start: Any) -> None:
         raise Violation(f"the gradient shrank from {result.gradient_norm_start!r} to {result.gradient_norm!r}")
     if case.max_hvps is not None and result.cost.hvps > case.max_hvps:
         raise Violation(f"{result.cost.hvps} products, budget {case.max_hvps}")
+
+
+def _slack(case: Case, result: Any, start: Any) -> float:
+    """By how much f may rise: SQP keeps the level to a tolerance, and on the level set x has a resolution."""
+    single = "torch.float32" in case.source
+    smallest = max(abs(result.value_start), 1.2e-38 if single else 2.3e-308)
+    slack = 1e-6 * smallest if case.solver == "SQP" else 0.0
+    if case.level_set:
+        length = math.hypot(*(float(entry) for leaf in _leaves(start) for entry in leaf.double().reshape(-1)))
+        resolution = 4.0 * (1.2e-7 if single else 2.3e-16) * result.gradient_norm_start * length
+        slack = max(slack, (1.2e-5 if single else 1e-9) * smallest, resolution)
+    return slack
 
 
 def _leaves(x: Any) -> list[Tensor]:

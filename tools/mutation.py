@@ -21,6 +21,7 @@ import argparse
 import difflib
 import hashlib
 import json
+import math
 import os
 import random
 import shutil
@@ -220,8 +221,8 @@ def _run_tests(tests: list[str], copy: Path, answer: Path) -> None:
         os._exit(status)
 
 
-def run(count: int, seed: int, limit: float, survivors: bool) -> None:
-    """Judge the sample and append each verdict to ``verdicts.jsonl``."""
+def run(count: int, seed: int, limit: float, survivors: bool, minutes: float) -> None:
+    """Judge the sample, for so many minutes, and append each verdict to ``verdicts.jsonl``."""
     # Loaded once, here, for all children; not levelport, nor plugins of pytest, which it must load itself.
     import numpy  # noqa: F401
     import scipy.optimize  # noqa: F401
@@ -237,8 +238,11 @@ def run(count: int, seed: int, limit: float, survivors: bool) -> None:
     done = verdicts()
     wanted = [one for one in sample(count, seed) if one.name not in done or (survivors and not done[one.name].killer)]
     check_without_mutant(wanted, known, copy)
+    end = time.monotonic() + 60.0 * minutes
     with (OUT / "verdicts.jsonl").open("a") as log:
         for number, mutant in enumerate(wanted, 1):
+            if time.monotonic() > end:
+                break
             tests = tests_for(mutant, known, limit)
             killer = judge(mutant, tests, known, copy) if tests else None
             if killer is not None and killer.startswith("exit status"):  # no test failed: was there any to run?
@@ -292,12 +296,13 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=60.0, help="measured seconds of tests per mutant")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no mutant after so many")
     parser.add_argument("--survivors", action="store_true", help="judge the survivors again")
     chosen = parser.parse_args()
     if chosen.action == "map":
         make_map(chosen.paths)
     elif chosen.action == "run":
-        run(chosen.count, chosen.seed, chosen.limit, chosen.survivors)
+        run(chosen.count, chosen.seed, chosen.limit, chosen.survivors, chosen.minutes)
     else:
         report()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,8 @@ from torch import Tensor
 
 from levelport import Auto, Every, FunctionObjective, Never, Teleported, TeleportStatus, minimize, teleport
 from levelport.numerics.newton import newton_step
-from levelport.optim import Armijo, Polyak
+from levelport.optim import Armijo, FixedStep, NewtonCG, Polyak
+from levelport.optim.result import MinimizeStatus
 from levelport.vectors import all_finite, norm
 
 
@@ -180,3 +182,37 @@ def test_steps_beyond_the_range_of_single_precision_are_no_error() -> None:
     result = teleport(far, start, Auto(max_hvps=5, tol=1e-14))
     assert math.isfinite(result.gradient_norm)
     assert result.value <= result.value_start
+
+
+@pytest.mark.parametrize("method", ["auto", "armijo", "newton-cg", FixedStep(1e38)], ids=str)
+def test_minimize_stays_finite_where_f_saturates(method: Any) -> None:
+    """tanh and its gradient are finite at -∞, which is no point. Found by the fuzzer."""
+    start = torch.tensor([0.0, 6.5e29], dtype=torch.float32)
+    result = minimize(lambda x: 1e-8 * torch.tanh(x / 1e30 + 0.5).sum(), start, method, max_iterations=6)
+    assert all_finite(result.x)
+    assert result.value <= result.trace[0].value
+
+
+def test_a_step_to_infinity_is_divergence() -> None:
+    start = torch.tensor([0.0], dtype=torch.float32)
+    result = minimize(lambda x: (1e30 * x).tanh().sum(), start, FixedStep(1e38), schedule=Never())
+    assert result.status is MinimizeStatus.DIVERGED
+    assert torch.equal(result.x, start)
+
+
+def test_newton_cg_stays_at_a_minimum() -> None:
+    """The gradient is exactly zero. Found by the fuzzer."""
+    weight = torch.nn.Parameter(tensor(0.0, 0.0))
+    NewtonCG([weight]).step(lambda: weight.square().sum())
+    assert torch.equal(weight.detach(), tensor(0.0, 0.0))
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.RMSprop, torch.optim.Adagrad])
+def test_second_moments_that_overflow_raise_nothing(kind: Any) -> None:
+    """Squares of these gradients are infinite in float32. Found by the fuzzer."""
+    weight = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+    optimizer = Teleported(kind([weight], lr=0.01), Every(2, start=1), metric="optimizer")
+    for _ in range(3):
+        optimizer.step(lambda: 1e25 * weight[0] ** 2 + weight[1] ** 2)
+    assert optimizer.last_teleport is not None
+    assert all_finite(weight.detach())

@@ -38,6 +38,8 @@ class NewtonStep:
 
 def newton_step(point: Point, *, tolerance: float, max_hvps: int) -> NewtonStep:
     """Solve ∇²f s = -∇f at ``point`` to a relative residual of ``tolerance``, with at most ``max_hvps`` products."""
+    if point.gradient_norm == 0.0:
+        return NewtonStep(torch.zeros_like(point.x))
     # In units of the gradient where its square may leave the range.
     largest = torch.finfo(point.x.dtype).max ** (1.0 / 3.0)
     unit = 1.0 if 1.0 / largest < point.gradient_norm < largest else point.gradient_norm

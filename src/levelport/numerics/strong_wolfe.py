@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from levelport.objective import Point
-from levelport.vectors import inner
+from levelport.vectors import all_finite, inner
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ def strong_wolfe(
         nonlocal trials_left, best
         trials_left -= 1
         point = at(start.x + t * direction)
-        trial = _Trial(t, point, point.value if math.isfinite(point.value) else math.inf)
+        finite = math.isfinite(point.value) and all_finite(point.x)  # tanh has a value at infinity
+        trial = _Trial(t, point, point.value if finite else math.inf)
         if trial.value <= origin.value + c1 * t * slope + noise and (best is None or trial.value < best.value):
             best = trial
         return trial

@@ -228,7 +228,7 @@ def _descend(run: _Run, rule: StepRule, policy: TeleportPolicy[tuple[Point, Any]
         step = rule.advance(run.objective, run.point, state, arrival)
         if step.point is None:
             return MinimizeStatus.NO_STEP
-        if not step.point.finite:
+        if not (step.point.finite and all_finite(step.point.x)):
             if not policy.monitor.rises(math.nan):
                 return MinimizeStatus.DIVERGED
             run.iteration += 1

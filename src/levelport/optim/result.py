@@ -35,7 +35,9 @@ class MinimizeStatus(Enum):
     MAX_SECONDS = "max_seconds passed before a tolerance was met"
     STOPPED = "the callback asked to stop"
     NO_STEP = "no step decreases f any further: it is minimal up to rounding errors, or its gradient is wrong"
-    DIVERGED = "f or its gradient is no longer finite; x is the last point where both were. Try a smaller step"
+    DIVERGED = (
+        "the next x, f or its gradient there is not finite; x is the last point where all are. Try a smaller step"
+    )
     NON_FINITE_START = "f or its gradient is not finite at x0; start from a point where f is defined"
 
     @property

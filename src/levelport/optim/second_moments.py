@@ -59,4 +59,6 @@ def optimizer_metric(optimizer: torch.optim.Optimizer, parameters: list[Tensor])
             parts.append(torch.ones(p.numel(), dtype=p.dtype, device=p.device))
             continue
         parts.append((moments.sqrt() + group["eps"]).detach().reshape(-1))
-    return torch.cat(parts)
+    # Where squares have overflowed the optimizer hardly moves, and a large weight says the same. NaNs come with
+    # parameters that are NaN after the next step, where no teleport is made.
+    return torch.cat(parts).nan_to_num(nan=1.0)

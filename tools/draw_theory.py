@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from levelport.objectives import FunctionObjective
 from levelport_lab.problems import problem
 from levelport_lab.problems.quadratics import Quadratic
+from levelport_lab.theory.bounds import audit, warm_start
 from levelport_lab.theory.counterexamples import FarTeleport
-from levelport_lab.theory.promises import audit, warm_start
 from levelport_lab.theory.rates import strongly_convex_non_expansive
 from levelport_lab.theory.rates_stable import Stability, alternating_break_even, armijo_alternating
 from levelport_lab.theory.trajectory import descend, fixed_step, quadratic_oracle

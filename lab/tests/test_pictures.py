@@ -10,7 +10,7 @@ import pytest
 
 from levelport_lab.cli.theory import _named
 from levelport_lab.pictures import keep_labels_apart, new_figure, save
-from levelport_lab.theory.promises import audit
+from levelport_lab.theory.bounds import audit
 from levelport_lab.theory_pictures import draw_gaps
 
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from levelport import Every, ObjectiveError, Teleporter
+from levelport.integrations.deferred import DeferredTeleporter
 from levelport.integrations.loggers import log_to_tensorboard, log_to_wandb, scalars
-from levelport.integrations.planned import Planned
 from levelport.solvers import Auto
 from levelport.symmetries import Rescaling
 
@@ -259,21 +259,21 @@ def test_what_is_logged_are_plain_numbers() -> None:
 def test_arguments_of_a_callback_are_tried_on_an_optimizer_that_takes_all_of_them() -> None:
     """On plain SGD, which has no metric, no framework could have been given Adam's."""
     weight = nn.Parameter(torch.ones(2))
-    planned = Planned(Every(5), None, {"metric": "optimizer"})
+    planned = DeferredTeleporter(Every(5), None, {"metric": "optimizer"})
     assert planned.begin(torch.optim.Adam([weight])).metric == "optimizer"
     with pytest.raises(ValueError, match="SGD does not"):
-        Planned(Every(5), None, {"metric": "optimizer"}).begin(torch.optim.SGD([weight], lr=0.1))
-    weighted = Planned(Every(5), None, {"metric": torch.ones(2)})
+        DeferredTeleporter(Every(5), None, {"metric": "optimizer"}).begin(torch.optim.SGD([weight], lr=0.1))
+    weighted = DeferredTeleporter(Every(5), None, {"metric": torch.ones(2)})
     assert weighted.begin(torch.optim.SGD([weight], lr=0.1)).metric is not None
     with pytest.raises(ObjectiveError, match="positive"):
-        Planned(Every(5), None, {"metric": -torch.ones(2)})
+        DeferredTeleporter(Every(5), None, {"metric": -torch.ones(2)})
     with pytest.raises(ObjectiveError, match="one entry for each of the 2 variables"):
-        Planned(Every(5), None, {"metric": torch.ones(3)}).begin(torch.optim.SGD([weight], lr=0.1))
+        DeferredTeleporter(Every(5), None, {"metric": torch.ones(3)}).begin(torch.optim.SGD([weight], lr=0.1))
 
 
 def test_a_copy_of_a_plan_goes_on_with_the_optimizer_that_it_is_given() -> None:
     weight = nn.Parameter(torch.ones(2))
-    planned = Planned(Every(5), None, {})
+    planned = DeferredTeleporter(Every(5), None, {})
     planned.begin(torch.optim.SGD([weight], lr=0.1)).maybe(lambda: weight.square().sum())
     optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
     copied = copy.deepcopy(copy.deepcopy(planned))
@@ -284,7 +284,7 @@ def test_a_copy_of_a_plan_goes_on_with_the_optimizer_that_it_is_given() -> None:
 
 def test_what_is_no_function_is_refused_when_the_callback_is_made() -> None:
     with pytest.raises(ValueError, match="on_teleport must be a function, not 3"):
-        Planned(Every(5), 3, {})  # type: ignore[arg-type]
+        DeferredTeleporter(Every(5), 3, {})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

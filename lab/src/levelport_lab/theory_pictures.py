@@ -9,7 +9,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 
 from levelport_lab.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, new_figure, save
-from levelport_lab.theory.promises import Audit
+from levelport_lab.theory.bounds import Audit
 
 _LOOKS = {
     "GD: 2L‖w₀-w*‖²/K": (GREY, "--"),

@@ -30,8 +30,8 @@ from levelport_lab.theory import (
     diagnose,
     find_minimum,
 )
+from levelport_lab.theory.bounds import _refuse_negative_curvature
 from levelport_lab.theory.margins import margin_reach
-from levelport_lab.theory.promises import _refuse_negative_curvature
 from levelport_lab.theory.stability import (
     curvature_ratio,
     sampled_stability,

@@ -14,7 +14,7 @@ from ignite.engine import Engine, Events
 from torch import Tensor
 
 from levelport import checks
-from levelport.integrations.planned import Planned, check_function
+from levelport.integrations.deferred import DeferredTeleporter, check_function
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
 
@@ -44,7 +44,7 @@ def attach_teleports(
     """
     checks.whole("accumulation", accumulation, at_least=1)
     check_function("loss", loss)
-    teleporter = Planned(schedule, on_teleport, how).begin(optimizer)
+    teleporter = DeferredTeleporter(schedule, on_teleport, how).begin(optimizer)
 
     @trainer.on(Events.ITERATION_STARTED)  # type: ignore[untyped-decorator, unused-ignore]  # Any where not installed
     def teleport(engine: Engine) -> None:

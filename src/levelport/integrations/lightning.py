@@ -18,8 +18,8 @@ from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signatu
 from torch import Tensor, nn
 
 from levelport import checks
+from levelport.integrations.deferred import DeferredTeleporter, check_function
 from levelport.integrations.loggers import scalars
-from levelport.integrations.planned import Planned, check_function
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
 
@@ -52,7 +52,7 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any wh
             check_function("loss", loss)
         if optimizer is not None:
             checks.whole("optimizer", optimizer)
-        self._planned = Planned(schedule, on_teleport, how)
+        self._deferred = DeferredTeleporter(schedule, on_teleport, how)
         self._loss = loss
         self._which = optimizer
         self._log = log
@@ -62,7 +62,7 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any wh
     @property
     def teleporter(self) -> Teleporter | None:
         """The teleporter; None before training starts."""
-        return self._planned.teleporter
+        return self._deferred.teleporter
 
     @property
     def state_key(self) -> str:
@@ -88,7 +88,7 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any wh
             raise ValueError(
                 f"optimizer={which} counts from 0, and configure_optimizers returns {len(trainer.optimizers)} of them."
             )
-        self._planned.begin(trainer.optimizers[which])
+        self._deferred.begin(trainer.optimizers[which])
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         if trainer.global_step == self._step:  # in the middle of an accumulation
@@ -96,7 +96,7 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any wh
         self._step = trainer.global_step
 
         arguments = (batch, batch_idx) if self._indexed else (batch,)
-        teleporter = self._planned.begun
+        teleporter = self._deferred.begun
         counted, evaluated = teleporter.iteration + 1, False
 
         def loss() -> Tensor:
@@ -121,10 +121,10 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any wh
                 logger.log_metrics(scalars(result), step=trainer.global_step)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"teleporter": self._planned.state_dict(), "step": self._step}
+        return {"teleporter": self._deferred.state_dict(), "step": self._step}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._planned.load_state_dict(state_dict["teleporter"])
+        self._deferred.load_state_dict(state_dict["teleporter"])
         self._step = state_dict["step"]
 
 

@@ -11,7 +11,7 @@ from skorch.callbacks import Callback
 from skorch.dataset import unpack_data
 from torch import Tensor, nn
 
-from levelport.integrations.planned import Planned
+from levelport.integrations.deferred import DeferredTeleporter
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
 
@@ -37,7 +37,7 @@ class Teleports(Callback):  # type: ignore[misc, unused-ignore]  # Any where not
     def initialize(self) -> Teleports:
         """Plan anew; skorch calls this when it initializes a net."""
         # skorch takes every attribute for an argument, to clone and to set, unless its name ends in an underscore.
-        self.planned_ = Planned(self.schedule, self.on_teleport, self.how or {})
+        self.deferred_ = DeferredTeleporter(self.schedule, self.on_teleport, self.how or {})
         return self
 
     def set_params(self, **params: Any) -> None:
@@ -48,10 +48,10 @@ class Teleports(Callback):  # type: ignore[misc, unused-ignore]  # Any where not
     @property
     def teleporter(self) -> Teleporter | None:
         """The teleporter; None before training starts."""
-        return self.planned_.teleporter
+        return self.deferred_.teleporter
 
     def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
-        self.planned_.begin(net.optimizer_)
+        self.deferred_.begin(net.optimizer_)
 
     def on_batch_begin(self, net: Any, batch: Any = None, training: bool = False, **kwargs: Any) -> None:
         if not training:
@@ -64,4 +64,4 @@ class Teleports(Callback):  # type: ignore[misc, unused-ignore]  # Any where not
             inputs, targets = unpack_data(batch)
             return net.get_loss(net.infer(inputs), targets, X=inputs, training=True)
 
-        self.planned_.maybe(loss)
+        self.deferred_.maybe(loss)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback
 
-from levelport.integrations.planned import Planned, check_function
+from levelport.integrations.deferred import DeferredTeleporter, check_function
 from levelport.objectives.batches import Batches
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
@@ -53,12 +53,12 @@ class TeleportCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]  #
             check_function("loss", loss)
         self._batches = list(batches)
         self._loss = loss or (lambda model, batch: model(**batch).loss)
-        self._planned = Planned(schedule, on_teleport, how)
+        self._deferred = DeferredTeleporter(schedule, on_teleport, how)
 
     @property
     def teleporter(self) -> Teleporter | None:
         """The teleporter; None before training starts."""
-        return self._planned.teleporter
+        return self._deferred.teleporter
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step > 0:
@@ -68,8 +68,8 @@ class TeleportCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]  #
                     f"training resumes at step {state.global_step}, but {path} is not there: the checkpoint was made "
                     "without this callback or lies in another output_dir. Put the file there, or train anew."
                 )
-            self._planned.load_state_dict(torch.load(path, weights_only=True))
-        self._planned.begin(kwargs["optimizer"])
+            self._deferred.load_state_dict(torch.load(path, weights_only=True))
+        self._deferred.begin(kwargs["optimizer"])
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         model, device = kwargs["model"], next(kwargs["model"].parameters()).device
@@ -78,11 +78,11 @@ class TeleportCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]  #
         if callable(getattr(kwargs["optimizer"], "train", None)):
             kwargs["optimizer"].train()
         placed = [{name: _placed(entry, device) for name, entry in batch.items()} for batch in self._batches]
-        self._planned.maybe(Batches(lambda batch: self._loss(model, batch), placed).mean)
+        self._deferred.maybe(Batches(lambda batch: self._loss(model, batch), placed).mean)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.is_world_process_zero:
-            torch.save(self._planned.state_dict(), _written(args, state) / FILE)
+            torch.save(self._deferred.state_dict(), _written(args, state) / FILE)
 
 
 def _folder(args: Any, state: Any) -> Path:

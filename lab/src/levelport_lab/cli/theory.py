@@ -1,4 +1,4 @@
-"""``levelport theory`` and ``levelport diagnose``: what the theorems promise for a problem, and what happens."""
+"""``levelport theory`` and ``levelport diagnose``: bounds of the theorems for a problem, and what happens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from levelport.objective import Objective
-    from levelport_lab.theory.promises import Audit
+    from levelport_lab.theory.bounds import Audit
 
 Name = Annotated[
     str, typer.Argument(help="MODEL/DATA as in logreg/blood, quadratic/CONDITION, a test function, or relu-network.")
@@ -38,7 +38,7 @@ def theory_command(
     to: Annotated[Path | None, typer.Option(help="The picture's file; by default named after the problem.")] = None,
 ) -> None:
     """Compare measured gaps with the bounds of the theorems."""
-    from levelport_lab.theory.promises import audit, warm_start
+    from levelport_lab.theory.bounds import audit, warm_start
     from levelport_lab.theory.steps import every as schedule
 
     path = to if to is not None else Path(name.replace("/", "-") + ".png") if plot else None
@@ -74,8 +74,8 @@ def diagnose_command(
     max_hvps: Annotated[int, typer.Option(help="Budget of the teleport.", min=1)] = 100,
 ) -> None:
     """Say in words whether teleporting suits a problem, here and now."""
+    from levelport_lab.theory.bounds import warm_start
     from levelport_lab.theory.diagnosis import diagnose
-    from levelport_lab.theory.promises import warm_start
 
     with errors_as_sentences(), usage_errors():
         objective, start = _named(name, reg, seed)
@@ -144,12 +144,12 @@ def _print_constants(found: Audit) -> None:
     typer.echo(f"{'‖w₀ - w*‖':10} {constants.distance:.6g}")
     for caveat in constants.caveats():
         typer.secho(f"Caveat: {caveat}.", fg="yellow")
-    typer.echo(_promise(found))
+    typer.echo(_better_bound(found))
 
 
-def _promise(found: Audit) -> str:
+def _better_bound(found: Audit) -> str:
     """From where on teleports have the better guarantee, if at all."""
-    from levelport_lab.theory.promises import HORIZON, SMALLEST
+    from levelport_lab.theory.bounds import HORIZON, SMALLEST
 
     constants = found.constants
     if math.isinf(constants.radius.value):
@@ -157,24 +157,20 @@ def _promise(found: Audit) -> str:
     if constants.stability is None:
         return (
             "The Hessian vanished, or changed sign, between sampled points: f is not Hessian stable, and teleports "
-            "promise no more."
+            "have no better bound than gradient steps."
         )
     if math.isinf(constants.stability_upper.value):
-        return "No finite L̃ could be proved, so teleports promise no more than gradient steps."
+        return "No finite L̃ could be proved, so teleports have no better bound than gradient steps."
     beginning = "If these constants were true, a" if constants.doubtful() else "A"
-    without = (
-        "Strong convexity forgotten on both sides, alternating teleports lead from K = "
-        f"{found.break_even_without_mu:.6g} on."
-    )
     if found.outdone:
         return (
             f"{beginning} teleport never has the better guarantee: the contraction 1 - μ/L of every step is as good as "
-            f"the 1 - μ̃/L̃ of a teleport. ({without})"
+            f"the 1 - μ̃/L̃ of a teleport."
         )
     gap = "at any gap" if math.isinf(found.payoff_gap) else f"once f - f* < {found.payoff_gap:.4g}"
     lead = found.break_even
     when = (
-        f"only after more than {HORIZON} iterations, or at bounds below {SMALLEST:.0e}. ({without})"
+        f"only after more than {HORIZON} iterations, or at bounds below {SMALLEST:.0e}."
         if lead is None
         else f"from K = {lead:.6g} on."
     )

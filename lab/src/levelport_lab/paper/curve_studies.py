@@ -19,7 +19,7 @@ from levelport_lab.paper.methods import Method
 from levelport_lab.paper.profile_grid import Model, Variant, half_of, variants
 from levelport_lab.paper.profiles import Band
 from levelport_lab.paper.study import METHOD_COLOURS, Results, Setup, Study, method_legend
-from levelport_lab.paper.teleports import TeleportPlan, as_scheduled, every, planned_solver
+from levelport_lab.paper.teleports import TeleportPlan, as_scheduled, every, solver_setting
 from levelport_lab.paper.training import Training
 from levelport_lab.pictures import WITH_TELEPORTS, WITHOUT_TELEPORTS, legend_below, new_figure
 
@@ -217,7 +217,7 @@ class MnistStudy(CurveStudy):
             at = every(5, 5, ticks)
             if released:
                 at = as_scheduled(every(10, 5, ticks) if self.batch is None else every(2, 1, ticks), "released")
-            plan = TeleportPlan(planned_solver(variant.solver, setup.protocol), at, limit=limit)
+            plan = TeleportPlan(solver_setting(variant.solver, setup.protocol), at, limit=limit)
         return Training(
             scene.title,
             1e-2,

@@ -18,7 +18,7 @@ from levelport_lab.engine.spec import Run, RunSpec
 from levelport_lab.paper.methods import STEP_SIZES, Method
 from levelport_lab.paper.newton_runs import NewtonRun
 from levelport_lab.paper.study import Results, Setup, Study
-from levelport_lab.paper.teleports import TeleportPlan, as_scheduled, every, planned_solver
+from levelport_lab.paper.teleports import TeleportPlan, as_scheduled, every, solver_setting
 from levelport_lab.paper.training import Precision, Training, best_so_far
 from levelport_lab.pictures import (
     BLACK,
@@ -74,7 +74,7 @@ def lines(setup: Setup) -> list[Line]:
     def gd(name: str, ticks: int, *, method: Method, solver: SolverName) -> Training:
         at = as_scheduled(every(1, 0, ticks), setup.protocol)
         backtracks = 20 if released and solver == "published" else 25
-        plan = TeleportPlan(planned_solver(solver, setup.protocol), at, limit=hvps, backtracks=backtracks)
+        plan = TeleportPlan(solver_setting(solver, setup.protocol), at, limit=hvps, backtracks=backtracks)
         settings = constants if method is Method.ARMIJO else steps
         precision: Precision = "float32" if released else precision_of(name)
         return Training(name, 0.0, method, settings, ticks, plan=plan, precision=precision, protocol=setup.protocol)

@@ -17,7 +17,7 @@ from levelport_lab.claims import Claim
 from levelport_lab.engine.spec import Run, RunSpec
 from levelport_lab.paper import plane
 from levelport_lab.paper.study import Results, Setup, Study
-from levelport_lab.paper.teleports import PlannedSolver, TeleportPlan, planned_solver
+from levelport_lab.paper.teleports import SolverSetting, TeleportPlan, solver_setting
 from levelport_lab.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, legend_below, new_figure
 
 
@@ -29,11 +29,11 @@ class PlaneRun(RunSpec):
     revision: ClassVar[int] = 5
     function: str
     start: tuple[float, float]
-    solver: PlannedSolver
+    solver: SolverSetting
     protocol: Protocol = "text"
 
     @classmethod
-    def figure_1(cls, solver: PlannedSolver, protocol: Protocol) -> list[PlaneRun]:
+    def figure_1(cls, solver: SolverSetting, protocol: Protocol) -> list[PlaneRun]:
         """The two functions of the paper."""
         return [cls(function, start, solver, protocol) for function, start in plane.FIGURE_1]
 
@@ -97,9 +97,9 @@ class TestFunctions(Study):
     name = "fig1"
     title = "Booth and Goldstein-Price: level sets, teleport, gradient descent, Newton"
 
-    def arms(self, setup: Setup) -> list[PlannedSolver]:
+    def arms(self, setup: Setup) -> list[SolverSetting]:
         """The solvers; the text leaves open where a search begins, so there are two readings of it."""
-        found: list[PlannedSolver] = [planned_solver(solver, setup.protocol) for solver in setup.solvers]
+        found: list[SolverSetting] = [solver_setting(solver, setup.protocol) for solver in setup.solvers]
         return [*found, "text-restart"] if "text" in found else found
 
     def specs(self, setup: Setup) -> list[RunSpec]:

@@ -19,7 +19,7 @@ from levelport_lab.paper.methods import Method
 from levelport_lab.paper.profiles import RELEASED, TEXT, Axis, Scoring
 from levelport_lab.paper.released_optima import released_optimum
 from levelport_lab.paper.study import Results, Setup
-from levelport_lab.paper.teleports import TeleportPlan, as_scheduled, every, planned_solver
+from levelport_lab.paper.teleports import TeleportPlan, as_scheduled, every, solver_setting
 from levelport_lab.paper.training import Precision, Training
 from levelport_lab.problems import REGULARISATION
 from levelport_lab.problems.catalogue import UCI
@@ -88,7 +88,7 @@ class Half:
         """The run of one variant on one problem."""
         plan = None
         if variant.solver is not None:
-            plan = TeleportPlan(planned_solver(variant.solver, self.protocol), self.at, limit=variant.limit)
+            plan = TeleportPlan(solver_setting(variant.solver, self.protocol), self.at, limit=variant.limit)
         settings = variant.method.settings
         if self.settings:
             settings = self.settings if variant.method is not Method.ARMIJO else (0.1, 0.5)
@@ -111,7 +111,7 @@ class Half:
         longer = self.ticks * 5 if self.batch is None or self.protocol == "released" else self.ticks * 5 // 2
         at = as_scheduled(every(50 if self.batch is None else 10, 5, longer), self.protocol)
         spec = self.spec(problem, reg, Variant(Method.MOMENTUM, "published"))
-        plan = TeleportPlan(planned_solver("published", self.protocol), at)
+        plan = TeleportPlan(solver_setting("published", self.protocol), at)
         return replace(spec, ticks=longer, timed="no", plan=plan, admissible=None)
 
 

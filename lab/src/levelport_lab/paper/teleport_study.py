@@ -17,7 +17,7 @@ from levelport_lab.claims import Claim
 from levelport_lab.engine.spec import Run, RunSpec
 from levelport_lab.paper.network import NetworkObjective
 from levelport_lab.paper.study import Results, Setup, Study
-from levelport_lab.paper.teleports import SOLVER_TITLES, PlannedSolver, TeleportPlan, planned_solver
+from levelport_lab.paper.teleports import SOLVER_TITLES, SolverSetting, TeleportPlan, solver_setting
 from levelport_lab.paper.training import authors_start
 from levelport_lab.pictures import BLUE, ORANGE, legend_below, new_figure
 from levelport_lab.problems import problem
@@ -33,7 +33,7 @@ class OneTeleport(RunSpec):
     revision: ClassVar[int] = 2
     problem: str
     reg: float
-    solver: PlannedSolver
+    solver: SolverSetting
     limit: int
     rho: float = 1.0
     seed: int = 0
@@ -94,7 +94,7 @@ class SolvingTeleports(Study):
 
         250 iterations: the released scripts allow 1000, and draw 250.
         """
-        planned = planned_solver(solver, setup.protocol)
+        planned = solver_setting(solver, setup.protocol)
         data, units, limit = {
             "full": (setup.mnist, 50, 250),
             "quick": ("digits", 50, 250),

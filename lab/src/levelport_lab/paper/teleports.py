@@ -17,11 +17,11 @@ SOLVER_NAMES: tuple[SolverName, ...] = get_args(SolverName)
 SOLVER_TITLES: Mapping[str, str] = {"published": "published solver", "ours": "our solver"}
 """For pictures and pages."""
 
-PlannedSolver = Literal["text", "text-restart", "released", "ours"]
+SolverSetting = Literal["text", "text-restart", "released", "ours"]
 """The published solver in one of its two modes, the text's with both readings of its search, or ours."""
 
 
-def planned_solver(solver: SolverName, protocol: Protocol) -> PlannedSolver:
+def solver_setting(solver: SolverName, protocol: Protocol) -> SolverSetting:
     """Which solver a protocol means by a name: the published one has a mode per protocol, ours is one."""
     return "ours" if solver == "ours" else protocol
 
@@ -39,7 +39,7 @@ class TeleportPlan:
         backtracks: how often the published solver may shrink a step.
     """
 
-    solver: PlannedSolver
+    solver: SolverSetting
     at: tuple[int, ...]
     limit: int = 50
     rho: float = 0.1

@@ -7,12 +7,12 @@ stability) and :mod:`~levelport_lab.theory.rates_approximate` (inexact teleports
 """
 
 from levelport.numerics.newton import Minimum, find_minimum
+from levelport_lab.theory.bounds import Audit, audit, warm_start
 from levelport_lab.theory.certificates import StepCertificate, certify
 from levelport_lab.theory.constants import Constant, Constants, Kind, constants_of
 from levelport_lab.theory.diagnosis import Diagnosis, diagnose
 from levelport_lab.theory.lemmas import LemmaCheck, check_lemmas
 from levelport_lab.theory.local_sqp import LocalSQP, local_sqp_condition
-from levelport_lab.theory.promises import Audit, audit, warm_start
 from levelport_lab.theory.rates_stable import Stability
 from levelport_lab.theory.trajectory import Trajectory, descend
 

@@ -162,7 +162,7 @@ def step_factor(upper: float, lower: float, alignment: float, t: float, *, armij
     share = passed if armijo else 2.0 * t * (1.0 - 0.5 * upper * t)
     factor = 1.0 - alignment * lower * share
     if not (lower > 0.0 and share >= 0.0) or math.isnan(factor):
-        return math.nan  # max(0, nan) would be 0, the strongest promise
+        return math.nan  # max(0, nan) would be 0, the strongest bound
     return max(0.0, factor)
 
 

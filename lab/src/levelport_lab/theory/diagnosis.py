@@ -69,7 +69,6 @@ class Diagnosis:
         race: what it won at equal cost.
         convex: False if negative curvature was met.
         constants: where they mean something and are affordable.
-        payoff_gap: the gap below which a teleport of this cost has the better guarantee.
         inside: whether the teleport ended below the level, by more than the accuracy of its solve.
     """
 
@@ -84,7 +83,6 @@ class Diagnosis:
     race: Race
     convex: bool
     constants: Constants | None
-    payoff_gap: float | None
     inside: bool = False
 
     @property
@@ -111,7 +109,6 @@ class Diagnosis:
             _about_direction("After it", self.after),
             *_about_certificate(self.certificate),
             *_about_stability(self.constants),
-            *_about_guarantee(self.constants, self.payoff_gap, self.race.teleport_cost),
             *_about_local_sqp(self.local_sqp, inside=self.inside),
             *_about_race(self.race, self.gap),
             *self.caveats(),
@@ -196,7 +193,6 @@ def diagnose(
         race=_race(objective, start, landed, result.cost),
         convex=convex,
         constants=constants,
-        payoff_gap=_payoff(constants, result.cost),
         inside=inside,
     )
 
@@ -256,18 +252,6 @@ def _certificate(
     )
     found = certify(objective, run, constants)
     return found[0] if found else None
-
-
-def _payoff(constants: Constants | None, cost: Cost) -> float | None:
-    if constants is None or constants.stability is None or math.isinf(constants.radius.value):
-        return None
-    stability, extra = constants.stability, cost.gradient_equivalents / _STEP_COST
-    # Gradient steps of the same cost contract, too: (1 - μ/L) each.
-    if constants.mu.value > 0.0 and math.isfinite(stability.surplus):
-        contraction = -(1.0 + extra) * math.log1p(-min(1.0 - 1e-16, constants.mu.value / constants.L.value))
-        if contraction >= stability.log_growth:
-            return 0.0
-    return rates_stable.payoff_gap(constants.L.value, constants.radius.value, stability, extra)
 
 
 def _race(objective: Objective, start: Point, landed: Point, cost: Cost) -> Race:
@@ -335,32 +319,11 @@ def _about_stability(constants: Constants | None) -> list[str]:
     factor = rates_stable.teleport_factor_armijo(constants.stability)
     trivial = 1.0 - constants.mu.value / constants.L.value
     beaten = trivial <= factor and not {"L", "μ"} & set(constants.doubtful())
-    remark = f", a weaker promise than the {trivial:.4g} that strong convexity gives to every step" if beaten else ""
+    remark = f", a weaker bound than the {trivial:.4g} that strong convexity gives to every step" if beaten else ""
     condition = "" if proved else " if the samples were the worst"
     return [
         f"Over its whole sub-level set f {word} with L̃ = {upper.value:.4g}, μ̃ = {lower.value:.4g}: an exact teleport "
         f"and its step multiply f - f* by at most {factor:.4g}{condition}{remark}."
-    ]
-
-
-def _about_guarantee(constants: Constants | None, payoff: float | None, cost: Cost) -> list[str]:
-    if constants is None or payoff is None or not constants.convex:
-        return []
-    gap = constants.initial_gap
-    if math.isinf(payoff):
-        return [
-            "For a quadratic a teleport and one step reach the minimum, so its guarantee beats any other at any gap."
-        ]
-    if payoff == 0.0:
-        doubt = "If the sampled constants were true, guarantees" if constants.doubtful() else "Guarantees"
-        return [
-            f"{doubt} alone would not recommend a teleport of this cost ({cost.gradient_equivalents:.0f} gradient "
-            "equivalents) at any gap: gradient steps of the same cost are promised more."
-        ]
-    verdict = "below" if gap < payoff else "above"
-    return [
-        f"The gap f - f* = {gap:.4g} is {verdict} {payoff:.4g}, where the guarantee for a teleport of this cost "
-        f"({cost.gradient_equivalents:.0f} gradient equivalents) overtakes that of gradient steps."
     ]
 
 

@@ -90,7 +90,7 @@ def armijo_steps(
     stability: Stability | None = None,
     mu: float = 0.0,
 ) -> Steps:
-    """The guarantees of K largest Armijo steps with tele-schedule 𝒯; without stability, teleports promise nothing."""
+    """The guarantees of K largest Armijo steps with tele-schedule 𝒯; without stability, teleports add nothing."""
     teleports = {} if stability is None else {k: stability.growth for k in schedule if 0 <= k < iterations}
     return Steps([armijo_gain(L)] * iterations, teleports, radius, mu)
 
@@ -231,7 +231,7 @@ def first_lead(ours: Sequence[float], theirs: Sequence[float]) -> int | None:
 
 
 def payoff_gap(L: float, radius: float, stability: Stability, extra_cost: float = 0.0) -> float:
-    """Below this δ a teleport promises more than gradient steps: δ < 2R²L μ̃/(L̃ - μ̃), ∞ for quadratics.
+    """Below this δ a teleport has a better bound than gradient steps: δ < 2R²L μ̃/(L̃ - μ̃), ∞ for quadratics.
 
     A teleported step adds (ρ - 1)/δ_k to 1/δ, a gradient step 1/(2R²L). The text has δ_{k-1} ≤ this and takes the
     teleport as free, which is right; by the one-step facts the smaller δ_k, the gap now, decides, and ``extra_cost``,
@@ -255,7 +255,7 @@ def fixed_measured(gaps: Sequence[float], steps: Steps) -> Rate:
 def fixed_explicit(steps: Steps) -> Rate:
     """δ_K ≤ 2R² / (ξ Σ_{e ∉ 𝒯, 0 < e ≤ K} Π_{i ∈ 𝒯, i > e} β_i).
 
-    The published product runs over i ∉ 𝒯 of ζ_{i-1}, all of which are 1, so that it is true but promises nothing for
+    The published product runs over i ∉ 𝒯 of ζ_{i-1}, all of which are 1, so that it is true but gains nothing from
     teleports; it is meant to run over the blocks after e.
     """
     return explicit_form(steps)

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 Rate = list[float]
-"""A bound on δ_K at index K = 0, 1, 2, …; ``math.inf`` where nothing is promised."""
+"""A bound on δ_K at index K = 0, 1, 2, …; ``math.inf`` where there is no bound."""
 
 
 def alternating(iterations: int) -> frozenset[int]:

@@ -16,7 +16,7 @@ from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
 
 
-class Planned:
+class DeferredTeleporter:
     """When and how to teleport, and the teleporter once there is one.
 
     Args:

@@ -1,4 +1,4 @@
-"""Theory against practice: measured gaps of a problem beside everything the theorems promise for it."""
+"""Bounds beside measurements: the gaps of a run, and every bound that the theorems give for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from levelport_lab.theory.constants import (
     unchanging_hessian,
 )
 from levelport_lab.theory.lemmas import LemmaCheck, check_lemmas
-from levelport_lab.theory.stability import sampled_stability
 from levelport_lab.theory.steps import Rate, alternating, recursion
 from levelport_lab.theory.trajectory import (
     Iteration,
@@ -36,7 +35,7 @@ from levelport_lab.theory.trajectory import (
 )
 
 HORIZON = 131072
-"""How far ahead :attr:`Audit.break_even` looks for the iteration from which on teleports promise more."""
+"""How far ahead :attr:`Audit.break_even` looks for the iteration from which on teleports have the better bound."""
 
 SMALLEST = 1e-290
 """Bounds below this, where floats end, are not compared."""
@@ -80,7 +79,7 @@ class Audit:
 
     @property
     def payoff_gap(self) -> float:
-        """Below this gap a free teleport promises more than a gradient step; 0 without stability.
+        """Below this gap a free teleport has a better bound than a gradient step; 0 without stability.
 
         A gradient step is taken at its best: it adds 1/(2R²L) to 1/δ, and multiplies it by 1/(1 - μ/L).
         """
@@ -124,19 +123,6 @@ class Audit:
             if lead is not None:
                 return lead
         return None
-
-    @property
-    def break_even_without_mu(self) -> float:
-        """The same as the corollary on alternating teleports has it: strong convexity forgotten on both sides.
-
-        The closed forms of :func:`~levelport_lab.theory.rates_stable.armijo_alternating` and L‖w_0 - w*‖²/(2K) are
-        compared.
-        """
-        constants, stability = self.constants, self.constants.stability
-        if stability is None or math.isinf(constants.radius.value):
-            return math.inf
-        advantage = max(1.0, 4.0 * (constants.radius.value / constants.distance) ** 2)
-        return rates_stable.alternating_break_even(stability, advantage)
 
     def run_of(self, bound: Bound) -> Trajectory:
         """The measured run that ``bound`` speaks of."""
@@ -210,7 +196,7 @@ def audit(
         descent,
         teleported,
         newton,
-        tuple(_bounds(objective, constants, teleports, teleported, iterations)),
+        tuple(_bounds(constants, teleports, teleported, iterations)),
         certify(objective, teleported, constants),
         check_lemmas(teleported, constants),
     )
@@ -235,9 +221,7 @@ def _best_of_descent(constants: Constants, iterations: int) -> Rate:
     return [min(pair) for pair in zip(recursion(steps, constants.initial_gap), telescoped, strict=True)]
 
 
-def _bounds(
-    objective: Objective, constants: Constants, schedule: frozenset[int], run: Trajectory, iterations: int
-) -> list[Bound]:
+def _bounds(constants: Constants, schedule: frozenset[int], run: Trajectory, iterations: int) -> list[Bound]:
     L, R, gap = constants.L.value, constants.radius.value, constants.initial_gap
     gain = rates.armijo_gain(L)
 
@@ -267,7 +251,7 @@ def _bounds(
         # An inexact teleport voids the theorems on exact ones, however good the constants are.
         inexact = [row for row in _resolved_teleports(run) if not row.alignment > 1.0 - 1e-6]
         tele = (*why, f"{len(inexact)} teleports were not solved exactly") if inexact else why
-        # A gap below rounding is no more than that; taken at its word it would promise a minimum.
+        # A gap below rounding is no more than that; taken at its word it would imply a minimum.
         resolved = [max(gap, run.rounding) for gap in run.gaps]
         measured = rates_stable.armijo_measured(resolved, schedule, L, R, stability)
         explicit = rates_stable.armijo_explicit(iterations, schedule, L, R, stability)
@@ -279,25 +263,9 @@ def _bounds(
             Bound("teleports, recursion", "teleported", sharp, tele),
             Bound("Newton steps, recursion", "newton", newton, why),
         ]
-    if not math.isinf(stability.surplus if stability is not None else 0.0):
-        found += _sampled(objective, constants, schedule, iterations)
     return found
 
 
 def _resolved_teleports(run: Trajectory) -> list[Iteration]:
     """Teleports from gaps that double precision still resolves; below them the level set is lost in rounding."""
     return [row for row in run.rows if row.teleported and row.gap > 1e-9 * run.rows[0].gap]
-
-
-def _sampled(objective: Objective, constants: Constants, schedule: frozenset[int], iterations: int) -> list[Bound]:
-    """The recursion with sampled constants: what the theory would promise if the samples were the worst case."""
-    if not math.isfinite(constants.radius_reached.value):
-        return []
-    level = constants.minimum.value + constants.initial_gap
-    sampled = sampled_stability(objective, constants.minimum, level)
-    if not (sampled.lower > 0.0 and math.isfinite(sampled.upper)):
-        return []
-    stability = rates_stable.Stability(sampled.upper, sampled.lower)
-    R, gap = constants.radius_reached.value, constants.initial_gap
-    curve = rates_stable.armijo_sharp(iterations, schedule, constants.L.value, R, stability, gap)
-    return [Bound("recursion, sampled constants", "teleported", curve, ("L̃, μ̃ and R are sampled: no guarantee",))]

@@ -43,11 +43,28 @@ def test_problems_are_smooth_and_start_above_their_optimum(name: str) -> None:
 
 
 def test_a_run_costs_more_for_more_digits() -> None:
-    task = next(task for task in study.tasks("development") if task.name == "gaussian process 12")
-    row = study.run(task, OURS)
-    costs = [float(str(row[f"cost_{tau:g}"])) for tau in study.ACCURACIES]
+    facts = study.MinimizerSpec("gaussian process 12", OURS).run()[0].facts
+    costs = [facts[f"cost_{tau:g}"] for tau in study.ACCURACIES]
     assert 0.0 < costs[0] < costs[1] < costs[2] < 100.0
-    assert row["ended_by_itself"] == 0
+    assert facts["ended_by_itself"] == 0
+
+
+def test_specs_name_the_rows_of_the_csv() -> None:
+    if not (RESULTS / "minimizers.csv").exists():
+        pytest.skip("the documentation is not part of this copy")
+    rows = pd.read_csv(RESULTS / "minimizers.csv")
+    known = {(spec.group, spec.half, spec.name, spec.arm) for group in study.GROUPS for spec in study.specs(group)}
+    assert set(zip(rows["group"], rows["half"], rows["problem"], rows["arm"], strict=True)) <= known
+
+
+def test_study_adds_missing_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = [study.MinimizerSpec("gaussian process 12", arm) for arm in (OURS, MEMORY)]
+    monkeypatch.setattr(study, "specs", lambda group: wanted)
+    for _ in range(2):
+        study.main(tmp_path / "a.csv", ["development"])
+    rows = pd.read_csv(tmp_path / "a.csv")
+    assert list(rows["arm"]) == [OURS, MEMORY]
+    assert list(rows.columns) == list(study.COLUMNS)
 
 
 def test_random_directions_are_pairs_of_the_hessian() -> None:

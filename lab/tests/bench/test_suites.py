@@ -19,6 +19,8 @@ from levelport_lab.bench.competitors import ALONE, OURS
 from levelport_lab.bench.equal_cost import EqualCostSpec, tuned_inside
 from levelport_lab.bench.instances import ProblemName
 from levelport_lab.bench.logistic_cases import LOGISTIC_CASES
+from levelport_lab.bench.minimizers.arms import MEMORY
+from levelport_lab.bench.minimizers.study import MinimizerSpec
 from levelport_lab.bench.races import RaceSpec
 from levelport_lab.bench.safety import SafetySpec
 from levelport_lab.bench.solver_runs import OURS as SOLVER
@@ -137,6 +139,7 @@ def test_interrupted_run_reports_what_is_there(tmp_path: Path) -> None:
 PARTIAL: dict[str, tuple[RunSpec, ...]] = {
     "functions": (RaceSpec(ProblemName("function", "booth"), ALONE, 50.0),),
     "networks": (RaceSpec(ProblemName("network", "mlp-relu-5/blood", 1e-4), ALONE, 20.0),),
+    "minimizers": (MinimizerSpec("gaussian process 12", MEMORY),),
     "solvers": (SolverSpec(SOLVER, next(iter(LOGISTIC_CASES)), (Budget(10),)),),
     "safety": (SafetySpec("tanh", "SGD 0.1", 0),),
 }

@@ -24,6 +24,8 @@ from levelport_lab.bench.competitors import ADAMW, ALONE, CORE, LBFGS, NO_CLIMB,
 from levelport_lab.bench.improving import improve_specs
 from levelport_lab.bench.intervals import results as interval_results
 from levelport_lab.bench.intervals.suite import interval_specs
+from levelport_lab.bench.minimizers import page as minimizers_page
+from levelport_lab.bench.minimizers import study as minimizers
 from levelport_lab.bench.races import RaceSpec
 from levelport_lab.bench.report import Table, as_csv, merged, write_page
 from levelport_lab.choices import Tier
@@ -120,6 +122,14 @@ SUITES: dict[str, Suite] = {
         "benchmark",
         pictures.networks,
         seeded=True,
+    ),
+    "minimizers": Suite(
+        minimizers.minimizer_specs,
+        minimizers.minimizer_rows,
+        minimizers.KEY,
+        minimizers_page.tables,
+        "minimizers",
+        minimizers_page.profiles,
     ),
     "solvers": Suite(_solvers, tables.solver_rows, tables.SOLVER, tables.solver_tables, "solvers"),
     "intervals": Suite(

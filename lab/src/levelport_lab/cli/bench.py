@@ -15,7 +15,7 @@ def bench_command(
         list[str] | None,
         typer.Argument(
             metavar="SUITE",
-            help="logistic, functions, networks, solvers, intervals, improve, safety; all by default.",
+            help="logistic, functions, networks, minimizers, solvers, intervals, improve, safety; all by default.",
             show_default=False,
         ),
     ] = None,

@@ -113,11 +113,12 @@ def parts(rows: pd.DataFrame) -> Table:
         ("others, development half", known[known["half"] == "development"]),
         ("logistic, split 0", known[known["half"] == "split 0"]),
     ):
-        costs = spent(part, "cost_1e-10")[MEMORY]
+        costs = part[part["arm"] == MEMORY].set_index("problem")["cost_1e-10"]
         long = part[part["problem"].isin(costs[costs > 60.0].index)]
         compared = (MEMORY, NO_CLIMB, DROPPED, RANDOM)
-        count = f"{name}: {long['problem'].nunique()}"
-        lines.append([count, *(median_and_range(ratios(long, OURS, other)) for other in compared)])
+        if len(long):
+            count = f"{name}: {long['problem'].nunique()}"
+            lines.append([count, *(median_and_range(ratios(long, OURS, other)) for other in compared)])
     header = ("problems", "/ memory alone", "/ no climb", "/ pairs dropped", "/ random directions")
     return Table("parts", header, lines)
 
@@ -146,13 +147,14 @@ def profiles(rows: pd.DataFrame) -> Figure:
         panel.set_xlabel("gradient equivalents")
     panels[0][0].set_ylabel("share of problems solved")
     short = {BEFORE: "GD with teleports", NEWTON_CG_DIFFERENCES: "Newton-CG, differ."}
-    legend_below(figure, [(short.get(name, name.removeprefix("SciPy ")), LOOKS[name]) for name in shown])
+    if shown:
+        legend_below(figure, [(short.get(name, name.removeprefix("SciPy ")), LOOKS[name]) for name in shown])
     return figure
 
 
 def tables(rows: pd.DataFrame) -> list[Table]:
-    """All tables of the page."""
-    return [against_lbfgs(rows), arms(rows), parts(rows), networks(rows)]
+    """All tables of the page that have rows."""
+    return [table for table in (against_lbfgs(rows), arms(rows), parts(rows), networks(rows)) if table.rows]
 
 
 def main(directory: Path) -> None:

@@ -1,4 +1,6 @@
-"""The comparison itself: ``python -m levelport_lab.bench.minimizers.study FILE GROUP...`` adds missing rows to a CSV.
+"""The comparison itself, as a suite of the benchmark.
+
+``python -m levelport_lab.bench.minimizers.study FILE GROUP...`` adds the missing rows of a group to a CSV file.
 
 Groups: development, reported (functions and models), networks, logistic (the main arms on three splits of 120
 problems), logistic-others (the other arms on the first split). A row is one run: gradient equivalents and processor
@@ -13,25 +15,33 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from levelport.objective import Objective
 from levelport.objectives import FunctionObjective
 from levelport_lab.bench import instances
+from levelport_lab.bench.instances import ProblemName
 from levelport_lab.bench.metered import Metered
 from levelport_lab.bench.minimizers.arms import ARMS, MAIN, NETWORK_ARMS
 from levelport_lab.bench.minimizers.catalogue import PROBLEMS
 from levelport_lab.bench.minimizers.optima import optima
+from levelport_lab.bench.tables import Results, of_kind
+from levelport_lab.choices import Tier
+from levelport_lab.engine.spec import Run, RunSpec
 
 ACCURACIES = (1e-3, 1e-6, 1e-10)
 LOSSES = (300, 1000)
 BUDGET, NETWORK_BUDGET = 5000.0, 1000.0
+KEY = ["half", "problem", "arm"]
 GROUPS = ("development", "reported", "networks", "logistic", "logistic-others")
 COLUMNS = (
     "group",
@@ -47,69 +57,113 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Task:
-    """A problem ready to run, and the arms that run on it."""
+class MinimizerSpec(RunSpec):
+    """One arm on one problem: a name in the catalogue, or a logistic problem with its penalty and split."""
 
-    group: str
-    half: str
-    name: str
-    objective: Objective
-    x0: Tensor
-    f_star: float
-    arms: tuple[str, ...]
+    kind: ClassVar[str] = "minimizer"
+    problem: str
+    arm: str
+    reg: float = 0.0
+    seed: int = 0
+
+    @property
+    def label(self) -> str:
+        return f"{self.arm} on {self.name}"
+
+    @property
+    def rough_seconds(self) -> float:
+        return 10.0 if self.group == "network" else 1.0
+
+    @property
+    def name(self) -> str:
+        """The problem as tables call it."""
+        return self.problem if self.problem in PROBLEMS else str(ProblemName("logistic", self.problem, self.reg))
+
+    @property
+    def group(self) -> str:
+        """The kind of problem."""
+        return PROBLEMS[self.problem].group if self.problem in PROBLEMS else "logistic"
+
+    @property
+    def half(self) -> str:
+        """Development, reported, or the split of a logistic problem."""
+        return PROBLEMS[self.problem].half if self.problem in PROBLEMS else f"split {self.seed}"
+
+    def run(self) -> list[Run]:
+        objective, x0, f_star = _made(self.problem, self.reg, self.seed)
+        facts = _facts(objective, x0, f_star, self.arm)
+        return [Run(facts=facts)]
+
+    def row(self, facts: Mapping[str, float]) -> dict[str, object]:
+        """The row of the CSV file."""
+        return {"group": self.group, "half": self.half, "problem": self.name, "arm": self.arm, **facts}
 
 
-def tasks(group: str) -> Iterator[Task]:
-    """The problems of a group, one after the other."""
+def specs(group: str) -> list[MinimizerSpec]:
+    """Every run of a group."""
     if group.startswith("logistic"):
-        arms = MAIN if group == "logistic" else tuple(ARMS)
-        for seed in range(3 if group == "logistic" else 1):
-            for name in instances.logistic():
-                built = replace(name, seed=seed).build()
-                yield Task("logistic", f"split {seed}", str(name), built.objective, built.x0, built.f_star, arms)
-        return
-    for problem in sorted(PROBLEMS.values(), key=lambda each: each.half, reverse=True):
-        network = problem.group == "network"
-        if network == (group == "networks") and group in ("networks", problem.half):
-            loss, x0 = problem.make()
-            f_star = math.nan if network else optima()[problem.name]
-            objective = FunctionObjective(loss, like=x0)
-            arms = NETWORK_ARMS if network else tuple(ARMS)
-            yield Task(problem.group, problem.half, problem.name, objective, x0, f_star, arms)
+        arms = MAIN if group == "logistic" else tuple(arm for arm in ARMS if arm not in MAIN)
+        splits = range(3 if group == "logistic" else 1)
+        problems = [(each, seed) for seed in splits for each in instances.logistic()]
+        return [MinimizerSpec(each.name, arm, each.reg, seed) for each, seed in problems for arm in arms]
+    return [
+        MinimizerSpec(problem.name, arm)
+        for problem in sorted(PROBLEMS.values(), key=lambda each: each.half, reverse=True)
+        if (problem.group == "network") == (group == "networks") and group in ("networks", problem.half)
+        for arm in (NETWORK_ARMS if problem.group == "network" else ARMS)
+    ]
 
 
-def run(task: Task, arm: str) -> dict[str, object]:
-    """One arm on one problem, as a row."""
-    f0 = task.objective.at(task.x0).value
-    known = math.isfinite(task.f_star)
-    target = task.f_star + ACCURACIES[-1] * (f0 - task.f_star) if known else -math.inf
-    metered = Metered(
-        task.objective, target=target, max_cost=BUDGET if known else NETWORK_BUDGET, clock=time.process_time
-    )
+def minimizer_specs(tier: Tier, seed: int) -> list[RunSpec]:
+    """Quick: the main arms on the reported half. Full: all groups."""
+    if tier == "full":
+        return [spec for group in GROUPS for spec in specs(group)]
+    return [spec for spec in specs("reported") if spec.arm in MAIN]
+
+
+def minimizer_rows(results: Results) -> pd.DataFrame:
+    """Return a row per problem and arm."""
+    rows = []
+    for result in of_kind(results, MinimizerSpec):
+        spec = MinimizerSpec(**{each.name: result.spec[each.name] for each in fields(MinimizerSpec)})
+        rows.append(spec.row(result.best.facts))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+@lru_cache(maxsize=1)
+def _made(name: str, reg: float, seed: int) -> tuple[Objective, Tensor, float]:
+    """The objective, the start, and f* (NaN for networks); kept for the next arm on the same problem."""
+    if name not in PROBLEMS:
+        built = ProblemName("logistic", name, reg, seed).build()
+        return built.objective, built.x0, built.f_star
+    loss, x0 = PROBLEMS[name].make()
+    f_star = math.nan if PROBLEMS[name].group == "network" else optima()[name]
+    return FunctionObjective(loss, like=x0), x0, f_star
+
+
+def _facts(objective: Objective, x0: Tensor, f_star: float, arm: str) -> dict[str, float]:
+    """Run one arm and read off what it cost to reach each accuracy, or how far a network came."""
+    f0 = objective.at(x0).value
+    known = math.isfinite(f_star)
+    target = f_star + ACCURACIES[-1] * (f0 - f_star) if known else -math.inf
+    metered = Metered(objective, target=target, max_cost=BUDGET if known else NETWORK_BUDGET, clock=time.process_time)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ARMS[arm](metered, task.x0.clone())
+            ARMS[arm](metered, x0.clone())
     except Exception:  # TorchScript hides the type of the instrument's own exception
         if not metered.done:
             raise
     best = metered.best_so_far()
-    row: dict[str, object] = {
-        "group": task.group,
-        "half": task.half,
-        "problem": task.name,
-        "dimension": len(task.x0),
-        "arm": arm,
-        "ended_by_itself": int(not metered.done),
-    }
+    facts: dict[str, float] = {"dimension": len(x0), "ended_by_itself": int(not metered.done)}
     for tau in ACCURACIES if known else ():
-        reached = np.flatnonzero(best["value"] <= task.f_star + tau * (f0 - task.f_star))
+        reached = np.flatnonzero(best["value"] <= f_star + tau * (f0 - f_star))
         for name in ("cost", "seconds"):
             curve = best["gradient_equivalents" if name == "cost" else name]
-            row[f"{name}_{tau:g}"] = f"{curve[reached[0]]:.6g}" if len(reached) else "inf"
+            facts[f"{name}_{tau:g}"] = float(curve[reached[0]]) if len(reached) else math.inf
     for cost in () if known else LOSSES:
-        row[f"loss_{cost}"] = repr(float(best["value"][best["gradient_equivalents"] <= cost][-1]))
-    return row
+        facts[f"loss_{cost}"] = float(best["value"][best["gradient_equivalents"] <= cost][-1])
+    return facts
 
 
 def main(path: Path, groups: list[str]) -> None:
@@ -123,12 +177,13 @@ def main(path: Path, groups: list[str]) -> None:
         writer = csv.DictWriter(lines, COLUMNS)
         if not done:
             writer.writeheader()
-        for main_arms in (True, False):  # first those that matter most
-            for task in (task for group in groups for task in tasks(group)):
-                for arm in task.arms:
-                    if (arm in MAIN) == main_arms and (task.half, task.name, arm) not in done:
-                        writer.writerow(run(task, arm))
-                        lines.flush()
+        wanted = [spec for group in groups for spec in specs(group)]
+        for spec in sorted(wanted, key=lambda each: each.arm not in MAIN):  # first those that matter most
+            if (spec.half, spec.name, spec.arm) not in done:
+                facts = spec.run()[0].facts
+                texts = {name: repr(fact) if name.startswith("loss") else f"{fact:.6g}" for name, fact in facts.items()}
+                writer.writerow({**spec.row({}), **texts})
+                lines.flush()
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ Along a descent direction, with φ(t) = f(x + t d),
 
     φ(t) ≤ φ(0) + c₁ t φ'(0)       and       |φ'(t)| ≤ c₂ |φ'(0)|.
 
-Bracket, then zoom by quadratic interpolation (Nocedal and Wright, Numerical Optimization, algorithms 3.5 and 3.6). The
-trial points carry their own values and gradients, so the accepted one is not evaluated again.
+Bracket, then zoom by quadratic interpolation (Nocedal and Wright, Numerical Optimization, algorithms 3.5 and 3.6). While
+the slope is still steep, the bracket grows to where the secant of the last two slopes has its root, by at most ten times
+the last stride. The trial points carry their own values and gradients, so the accepted one is not evaluated again.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def strong_wolfe(
         if trial.slope >= 0.0:
             low, high = trial, low
             break
-        low, t = trial, 2.0 * t
+        low, t = trial, _extrapolate(low, trial)
 
     # Zoom: low has the smallest value so far and its slope points towards high.
     while high is not None and trials_left > 0:
@@ -101,6 +102,14 @@ def strong_wolfe(
     if best is None or torch.equal(best.point.x, start.x):  # all steps were lost in the last digits of x
         return None
     return best.t, best.point
+
+
+def _extrapolate(before: _Trial, last: _Trial) -> float:
+    """The root of the line through the last two slopes, between 1.1 and 10 times the last stride ahead."""
+    stride = last.t - before.t
+    bend = last.slope - before.slope
+    ahead = -last.slope * stride / bend if bend > 0.0 else math.inf
+    return last.t + min(max(ahead, 1.1 * stride), 10.0 * stride)
 
 
 def _interpolate(low: _Trial, high: _Trial) -> float:

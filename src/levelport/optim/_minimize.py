@@ -87,7 +87,7 @@ def minimize(
 ) -> MinimizeResult[Start]:
     """Minimise ``fun`` from ``x0`` by descent steps and teleports.
 
-    The default is L-BFGS with a long memory. On problems that take it more than some sixty gradients, Krylov teleports
+    The default is L-BFGS with a long memory. On problems that take it more than some eighty gradients, Krylov teleports
     probe the curvature while that pays, and what they learn goes into the memory
     (:class:`~levelport.optim.probes.Probes`). Other methods teleport only if a schedule is given: in iteration k, if
     the schedule says so, the point first teleports, at no higher a value; then the method takes its step. Where the

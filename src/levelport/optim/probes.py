@@ -4,10 +4,10 @@ A probe costs as much as tens of L-BFGS steps, lowers f and leaves Ritz pairs to
 by more than plain steps would have brought at the same cost. Between two probes there is a pause of p gradient
 equivalents of plain steps:
 
-    p₀ = 60;      after a probe of cost c that paid,  p ← max(p/2, c/2);      otherwise  p ← 2 max(p, c).
+    p₀ = 80;      after a probe of cost c that paid,  p ← max(p/2, c/2);      otherwise  p ← 2 max(p, c).
 
-So most problems, which L-BFGS solves within 60 gradient equivalents, never see a probe, and where probes do not pay,
-their share of the cost falls to zero.
+So most problems, which L-BFGS solves within 80 gradient equivalents, never see a probe. A probe costs at most a quarter
+of what has been spent before it, and where probes do not pay, their share of the cost falls to zero.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Probes(Schedule):
 
     Args:
         start: gradient equivalents before the first probe.
-        max_vectors: of the Krylov space of a probe. It never costs more than half of what has been spent before.
+        max_vectors: of the Krylov space of a probe. It never costs more than a quarter of what was spent before.
     """
 
-    start: float = 60.0
+    start: float = 80.0
     max_vectors: int = 64
 
     def __post_init__(self) -> None:
@@ -42,7 +42,7 @@ class Probes(Schedule):
         return True
 
     def limits(self, history: History) -> Limits:
-        return Limits(max(1, min(self.max_vectors, int(0.5 * history.ticks[-1].cost))), 0.0)
+        return Limits(max(1, min(self.max_vectors, int(0.25 * history.ticks[-1].cost))), 0.0)
 
     def due(self, tick: int, history: History) -> bool:
         pause = due_at = self.start

@@ -23,7 +23,7 @@ def together(x: Any) -> tuple[float, Any]:
 @pytest.mark.parametrize(("fun", "jac"), [(together, True), (rosen, rosen_der), (rosen, "3-point"), (rosen, None)])
 def test_minimize_takes_numpy(fun: Any, jac: Any) -> None:
     start = X0.copy()
-    result = minimize(fun, start, jac=jac, gtol=1e-4)
+    result = minimize(fun, start, jac=jac, gtol=1e-6)
     assert isinstance(result.x, np.ndarray)
     assert result.success
     assert np.abs(result.x - 1.0).max() < 1e-3

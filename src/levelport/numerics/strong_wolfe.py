@@ -4,9 +4,10 @@ Along a descent direction, with φ(t) = f(x + t d),
 
     φ(t) ≤ φ(0) + c₁ t φ'(0)       and       |φ'(t)| ≤ c₂ |φ'(0)|.
 
-Bracket, then zoom by quadratic interpolation (Nocedal and Wright, Numerical Optimization, algorithms 3.5 and 3.6). While
-the slope is still steep, the bracket grows to where the secant of the last two slopes has its root, by at most ten times
-the last stride. The trial points carry their own values and gradients, so the accepted one is not evaluated again.
+Bracket, then zoom by quadratic interpolation (Nocedal and Wright, Numerical Optimization, algorithms 3.5 and 3.6).
+While the slope is still steep, the bracket grows to where the secant of the last two slopes has its root, by at most
+ten times the last stride. The trial points carry their own values and gradients, so the accepted one is not evaluated
+again.
 """
 
 from __future__ import annotations

@@ -197,7 +197,9 @@ def _exchange(
             warm = Warm(points[where], Pairs.around_identity(task.recycled))
             again, found = setup.end(task, setup.goal(goal), end.name, side, max_cost, warm)
             if sign * again.quantity < sign * end.quantity:
-                ends[number][place] = replace(again, cost=end.cost + again.cost, wald=end.wald)
+                ends[number][place] = replace(
+                    again, cost=end.cost + again.cost, wald=end.wald, iterations=end.iterations + again.iterations
+                )
                 points[2 * number + place] = found.site.z
                 moved = True
                 if callback is not None and callback(ends[number][place]):

@@ -1,1 +1,1 @@
-"""Likelihood intervals: :func:`levelport.interval` beside MINOS, lmfit, SLSQP, trust-constr and the Wald interval."""
+"""Likelihood intervals: :func:`levelport.interval` beside MINOS, lmfit, pyPESTO, SLSQP, trust-constr and Wald's."""

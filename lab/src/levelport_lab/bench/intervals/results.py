@@ -16,7 +16,7 @@ from levelport_lab.bench.tables import Results, of_kind
 KEY = ["problem", "tool", "entry", "side"]
 WRONG = 0.01
 """Error relative to the half width from which an end counts as wrong."""
-SHOWN = ("MINOS, gradients", "MINOS", "lmfit", "SLSQP", "trust-constr")
+SHOWN = ("MINOS, gradients", "MINOS", "lmfit", "pyPESTO", "SLSQP", "trust-constr")
 
 
 def interval_rows(results: Results) -> pd.DataFrame:

@@ -81,12 +81,12 @@ def able(tool: str, problem: Likelihood) -> bool:
         return True
     if tool == "lmfit":
         return problem.residuals is not None
-    return d <= {"trust-constr": 60, "MINOS": 60}.get(tool, 200)
+    return d <= {"trust-constr": 60, "MINOS": 60, "pyPESTO": 15}.get(tool, 200)
 
 
 def interval_specs(tier: Tier, seed: int = 0) -> list[RunSpec]:
     """Everything; the quick tier leaves out large problems and the slow tools."""
-    slow = () if tier == "full" else ("MINOS", "trust-constr", "lmfit")
+    slow = () if tier == "full" else ("MINOS", "trust-constr", "lmfit", "pyPESTO")
     return [
         IntervalSpec(problem.name, tool)
         for problem in likelihoods().values()

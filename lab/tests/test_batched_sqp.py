@@ -134,3 +134,27 @@ def test_iterations_that_change_nothing_are_charged_and_not_made(mode: str, monk
         assert full.gradients.tolist() == short.gradients.tolist()
     assert made[True] == sum(full.gradients.sum() for full in ends[True])
     assert made[False] < made[True]
+
+
+def test_trials_that_certainly_fail_are_not_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A softplus network in single precision, whose searches fail: the same ends and charges, bit for bit."""
+    members = batched(problem("mlp-softplus-7/digits", reg=1e-2, dtype=torch.float32))
+    W = members.problem.initial_point()[None].clone()
+    for _ in range(6):
+        W = W - 0.1 * members.values_and_gradients(W)[1]
+    evaluated, points = 0, members.points
+
+    def counted(W: torch.Tensor, *, grid: int) -> object:
+        nonlocal evaluated
+        evaluated += 1
+        return points(W, grid=grid)
+
+    monkeypatch.setattr(members, "points", counted)
+    made, ends = {}, {}
+    for repeat in (True, False):
+        evaluated = 0
+        ends[repeat] = teleport_together(members, W, replace(SQP.released(), rho=1.0), repeat=repeat)
+        made[repeat] = evaluated
+    assert torch.equal(ends[True].W, ends[False].W)
+    assert ends[True].gradients.tolist() == ends[False].gradients.tolist()
+    assert made[False] < 0.5 * made[True]

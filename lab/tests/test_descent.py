@@ -240,6 +240,17 @@ def test_training_keeps_all_curves_of_the_best_setting_only() -> None:
     assert all(len(run.curves["loss"]) == 11 for run in runs)  # enough to score every setting by either protocol
 
 
+def test_accuracies_found_at_the_end_are_those_of_every_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = Training("mlp-softplus-6/digits", 1e-3, Method.SGD, (10.0, 1.0, 0.01), 8)
+    at_once = spec.run()
+    monkeypatch.setattr(Descent, "defers_accuracies", property(lambda self: True))
+    for run, expected in zip(spec.run(), at_once, strict=True):
+        assert run.curves.keys() == expected.curves.keys()
+        for name in ("loss", "test_accuracy"):
+            if name in run.curves:
+                np.testing.assert_array_equal(run.curves[name], expected.curves[name])
+
+
 def test_flushing_subnormal_numbers_changes_no_outcome() -> None:
     """A step of 10 kills every unit; the penalty then shrinks the weights by 0.8 per step, past 1e-38 after 400."""
     spec = Training("mlp-relu-6-5/titanic", 1e-2, Method.SGD, (10.0, 0.1), 600, precision="float32")

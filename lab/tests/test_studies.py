@@ -112,6 +112,13 @@ def test_released_figures_have_their_own_data_and_settings() -> None:
     assert plane.solver == "released"
 
 
+def test_released_search_in_the_plane_takes_their_steps() -> None:
+    """9 steps against 25 on Booth; a search that also grows the step size takes 7 against 14."""
+    booth = STUDIES["fig1"].specs(replace(RELEASED, solvers=("published",)))[0]
+    plain, teleported, _ = booth.run()
+    assert (plain.facts["steps_to_gap_1e-6"], teleported.facts["steps_to_gap_1e-6"]) == (25, 9)
+
+
 def test_figures_can_be_restricted_to_data_sets_and_images() -> None:
     curves = STUDIES["fig18"].specs(replace(FULL, sets=("pima", "blood")))
     assert {spec.problem for spec in curves} == {"mlp-relu-100-100/pima"}  # type: ignore[attr-defined]

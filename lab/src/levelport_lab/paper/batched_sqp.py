@@ -117,6 +117,8 @@ class _Search:
         self.grid, self.solver = grid, grid.solver
         self.before = grid.points
         self.places = [(grid.points, row) for row in range(len(slopes))]
+        self.tried = list(self.places)  # the last trial of every member that was evaluated
+        self.drift = np.full(len(slopes), np.inf)  # what it changed of the merit, against the one before
         self.normals, self.ascents, self.slopes = normals, ascents, slopes
         self.steepness = _row_dots(ascents, ascents)
         self.excess = grid.points.values - grid.levels
@@ -127,8 +129,8 @@ class _Search:
         grid, solver = self.grid, self.solver
         rho = grid.rho
         pending, failed = np.arange(len(rho)), np.arange(0)
-        for _ in range(solver.max_backtracks):
-            trials = self._trials(pending, rho[pending])
+        for number in range(solver.max_backtracks):
+            trials = self._trials(pending, rho[pending], last=number == solver.max_backtracks - 1)
             accepted, grows = self._verdicts(pending, trials, rho[pending])
             self._arrive(pending, trials, accepted)
             rho[pending[grows]] /= solver.shrink
@@ -155,13 +157,48 @@ class _Search:
         grid.points = whole if in_order else whole.assembled(self.places)
         return stops
 
-    def _trials(self, members: Rows, rho: Numbers) -> MemberPoints:
-        """x + ρ q/‖g‖² - c₊ g/‖g‖."""
-        self.grid.gradients[self.grid.ids[members]] += 1
-        c = np.maximum(0.0, self._multipliers(members, rho))
-        x, ascents, normals = (self._of(members, rows) for rows in (self.before.W, self.ascents, self.normals))
-        W = torch.addcmul(x, column(rho, x), ascents).addcmul_(column(c, x), normals, value=-1.0)
-        return self.grid.problem.points(W, grid=len(self.grid.W))
+    def _trials(self, members: Rows, rho: Numbers, *, last: bool = True) -> MemberPoints:
+        """x + ρ q/‖g‖² - c₊ g/‖g‖.
+
+        As ρ falls the trials tend to x - c₊ g/‖g‖, and a search that fails makes 25 of them. One whose rejection is
+        certain is charged and not evaluated: its row is the last trial's. The last trial of a search always is
+        evaluated, since a member may have to go there.
+        """
+        grid = self.grid
+        grid.gradients[grid.ids[members]] += 1
+        certain = np.zeros(len(members), dtype=bool) if last or grid.repeat else self._certainly_fail(members, rho)
+        fresh = np.flatnonzero(~certain)
+        places = [self.tried[member] for member in members]
+        if len(fresh):
+            chosen = members[fresh]
+            c = np.maximum(0.0, self._multipliers(chosen, rho[fresh]))
+            x, ascents, normals = (self._of(chosen, rows) for rows in (self.before.W, self.ascents, self.normals))
+            W = torch.addcmul(x, column(rho[fresh], x), ascents).addcmul_(column(c, x), normals, value=-1.0)
+            points = grid.problem.points(W, grid=len(grid.W))
+            gamma = self._strengths(chosen, rho[fresh])
+            for place, row in enumerate(fresh):
+                (old, at), member = places[row], members[row]
+                self.drift[member] = abs(np.log(points.sizes[place] / old.sizes[at]))
+                self.drift[member] += abs(gamma[place] * (points.values[place] - old.values[at]))
+                places[row] = self.tried[member] = (points, place)
+            if len(fresh) == len(members):
+                return points
+        return places[0][0].assembled(places)
+
+    def _certainly_fail(self, members: Rows, rho: Numbers) -> NDArray[np.bool_]:
+        """Whose trial is as good as at its limit x - c₊ g/‖g‖, where the merit is too small.
+
+        As good as there means within 0.1 % of the way from x; that the last trial changed the merit by less than 1e-3;
+        and that the last trial's merit falls short by ten times as much.
+        """
+        size = self.before.sizes[members]
+        from_limit = rho * (np.sqrt(self.steepness[members]) + abs(self.slopes[members]) / size)
+        near = from_limit <= 1e-3 * self.excess[members] / size
+        points = [self.tried[member] for member in members]
+        sizes = np.array([some.sizes[row] for some, row in points])
+        values = np.array([some.values[row] for some, row in points])
+        left, right = self._sides(members, sizes, values, rho)
+        return near & (self.drift[members] < 1e-3) & (left + 1e-2 < right)
 
     def _multipliers(self, members: Rows, rho: Numbers) -> Numbers:
         """c."""
@@ -182,16 +219,21 @@ class _Search:
         self, members: Rows, trials: MemberPoints, rho: Numbers
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Whose merit has grown enough, and whose ρ may grow."""
+        left, right = self._sides(members, trials.sizes, trials.values, rho)
+        accepted = trials.usable & (left >= right)
+        grows = accepted & (right != 0.0) & (left / right >= GROWTH_RATIO) & self.released
+        return accepted, grows
+
+    def _sides(self, members: Rows, sizes: Numbers, values: Numbers, rho: Numbers) -> tuple[Numbers, Numbers]:
+        """The merit at a trial with this ‖∇f‖ and f, and what it has to reach."""
         gamma = self._strengths(members, rho)
         # Along its step, ρ q/‖g‖² - c₊ g/‖g‖, log ‖g‖ is expected to grow by the product of the step with q/‖g‖².
         c = np.maximum(0.0, self._multipliers(members, rho))
         growth = rho * self.steepness[members] - c * self.slopes[members] / self.before.sizes[members]
-        left = np.log(trials.sizes) - gamma * np.maximum(0.0, trials.values - self.grid.levels[members])
+        left = np.log(sizes) - gamma * np.maximum(0.0, values - self.grid.levels[members])
         right = np.log(self.before.sizes[members]) - 0.5 * gamma * np.maximum(0.0, self.excess[members])
         right += (0.25 if self.released else 0.5) * growth
-        accepted = trials.usable & (left >= right)
-        grows = accepted & (right != 0.0) & (left / right >= GROWTH_RATIO) & self.released
-        return accepted, grows
+        return left, right
 
     def _arrive(self, members: Rows, trials: MemberPoints, which: NDArray[np.bool_]) -> None:
         """Those of ``members`` that ``which`` marks are at their trials now."""

@@ -110,7 +110,6 @@ class Pass:
         self._hidden = network.activations(self._layers, samples.inputs)
         self._slopes: list[Tensor] = []  # φ'(Z_l), l = 1 ... L-1; for ReLU H_l itself, whose sign it is
         self._errors: list[Tensor] = []  # δ_l, l = 1 ... L
-        self._bends: list[Tensor] = []  # (δ_l W_l) φ''(Z_{l-1}), l = 2 ... L; none for ReLU
 
     @property
     def values(self) -> Tensor:
@@ -125,16 +124,13 @@ class Pass:
         error = self._residual().div_(len(self.samples))
         # φ' from H itself: 1 where H > 0, or σ(Z) = 1 - exp(-H).
         self._slopes = [H if network.relu else torch.expm1(-H).neg_() for H in hidden[1:-1]]
-        self._errors, self._bends = [error], []
+        self._errors = [error]
         for number, (weight, bias) in reversed(list(enumerate(network.layers(gradients)))):
             weight.copy_(torch.bmm(error.transpose(1, 2), hidden[number]))
             torch.sum(error, dim=1, keepdim=True, out=bias)
             if number:
                 error = torch.bmm(error, self._layers[number].weight)
-                slope = self._slopes[number - 1]
-                if not network.relu:
-                    self._bends.insert(0, error * (slope * (1.0 - slope)))
-                error = self._sloped(error, slope, out=error)
+                error = self._sloped(error, self._slopes[number - 1], out=error)
                 self._errors.insert(0, error)
         return gradients.add_(self.W, alpha=2.0 * network.reg)
 
@@ -188,8 +184,8 @@ class Pass:
                 error = torch.bmm(error, self._layers[number].weight)
                 error.baddbmm_(self._errors[number], along[number].weight)
                 self._sloped(error, self._slopes[number - 1], out=error)
-                if not network.relu:
-                    error.addcmul_(self._bends[number - 1], moved[number - 1])
+                if not network.relu:  # φ'' = φ' (1 - φ'), so (δ_l W_l) φ'' Ż = δ_{l-1} (Ż - Ḣ)
+                    error.addcmul_(self._errors[number - 1], moved[number - 1].sub_(rates[number - 1]))
             weight.copy_(product)
         return products.add_(V, alpha=2.0 * network.reg)
 
@@ -208,7 +204,6 @@ class Pass:
         some._hidden = [inputs.expand(len(W), *inputs.shape), *together(lambda one: one._hidden[1:])]
         some._slopes = some._hidden[1:-1] if first.network.relu else together(lambda one: one._slopes)
         some._errors = together(lambda one: one._errors)
-        some._bends = together(lambda one: one._bends)
         return some
 
 

@@ -1,6 +1,6 @@
 """Teleporting once, at the start, on two functions of the plane: Figure 1 of the paper.
 
-Gradient descent with an Armijo line search from step size 1 (c = ½, factor 0.8), the same after a teleport, and
+Gradient descent with an Armijo line search (c = ½, first step size 1, factor 0.8), the same after a teleport, and
 Newton's method with a fixed step size, from one start. The teleport aligns the gradient with an eigenvector of the
 Hessian, so on a quadratic the step after it is a Newton step and lands on the minimiser.
 """
@@ -51,6 +51,23 @@ class ExactNewton(StepRule):
 
 
 @dataclass(frozen=True)
+class BacktrackingArmijo(StepRule):
+    """The released scripts' search in the plane: it begins at 1.25 times the last step size, and shrinks only.
+
+    The library's :class:`Armijo` also grows a step size while it is good enough, so that its steps are longer.
+    """
+
+    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
+        size = 1.0 if state is None else 1.25 * state
+        while size > 1e-16:
+            trial = objective.at(point.x - size * point.gradient)
+            if trial.value <= point.value - 0.5 * size * point.gradient_norm**2:
+                return Step(trial, size, size)
+            size *= 0.8
+        return Step(None, state, 0.0)
+
+
+@dataclass(frozen=True)
 class Journey:
     """One method: the points it visited (the teleported one included) and what ``minimize`` says of them."""
 
@@ -90,13 +107,14 @@ def experiment(
     iterations: int = 50,
     newton_step: float = 0.8,
     newton_iterations: int = 50,
-    use_curvature: bool = True,
+    search: StepRule = Armijo(),  # noqa: B008, it is frozen
 ) -> PlaneExperiment:
     """Run the three methods on the test function ``name``.
 
-    With ``use_curvature`` the step after the teleport is the library's, of length 1/λ; without it the search decides
-    that step as any other, as in the paper.
+    With a ``search`` that uses curvature the step after the teleport is the library's, of length 1/λ; otherwise the
+    search decides that step as any other, as in the paper.
     """
+    use_curvature = isinstance(search, Armijo) and search.use_curvature
     function = function_named(name)
     x0 = torch.tensor(start, dtype=torch.float64)
 
@@ -119,8 +137,8 @@ def experiment(
         return Journey(label, path, result)
 
     journeys = (
-        travel("GD", Armijo(use_curvature=use_curvature), Never()),
-        travel("GD, teleported", Armijo(use_curvature=use_curvature), At(0)),
+        travel("GD", search, Never()),
+        travel("GD, teleported", search, At(0)),
         travel(f"Newton, step {newton_step:g}", ExactNewton(newton_step), Never(), newton_iterations),
     )
     trails = Trails()  # of the same teleport once more, this time with its iterates

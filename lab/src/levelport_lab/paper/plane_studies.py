@@ -11,6 +11,7 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 
+from levelport.optim import Armijo
 from levelport.solvers import SQP, Auto
 from levelport_lab.choices import Protocol
 from levelport_lab.claims import Claim
@@ -26,7 +27,7 @@ class PlaneRun(RunSpec):
     """Gradient descent, the same after a teleport, and Newton's method on a function of the plane."""
 
     kind: ClassVar[str] = "plane"
-    revision: ClassVar[int] = 5
+    revision: ClassVar[int] = 6
     function: str
     start: tuple[float, float]
     solver: SolverSetting
@@ -42,7 +43,8 @@ class PlaneRun(RunSpec):
         own = self.solver == "ours"
         if self.protocol == "text":
             planned = TeleportPlan(self.solver, (0,)).teleporter()
-            return plane.experiment(self.function, self.start, solver=planned, use_curvature=own)
+            search = Armijo(use_curvature=own)
+            return plane.experiment(self.function, self.start, solver=planned, search=search)
         published = SQP.released(figure=1)
         solver, hvps = (Auto(), 50) if own else (published, published.max_iterations + 1)
         return plane.experiment(
@@ -53,7 +55,7 @@ class PlaneRun(RunSpec):
             iterations=100,
             newton_step=0.99,
             newton_iterations=20,
-            use_curvature=own,
+            search=Armijo() if own else plane.BacktrackingArmijo(),
         )
 
     @property

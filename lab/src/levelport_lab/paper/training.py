@@ -182,18 +182,22 @@ def keep_best(runs: list[Run]) -> list[Run]:
     That is the text's rule; the released scripts choose later. So all runs keep what a profile needs, and those with
     the smallest final f, final loss and best loss so far keep everything.
     """
-    best = int(np.argmin([run.final_value for run in runs]))
-    lowest = {
-        best,
-        int(np.argmin([run.facts["final_loss"] for run in runs])),
-        int(np.argmin(list(map(best_so_far, runs)))),
-    }
+    best, kept = int(np.argmin([run.final_value for run in runs])), lowest(runs)
     return [
         replace(run, chosen=index == best)
-        if index in lowest
+        if index in kept
         else replace(run, chosen=False, curves={name: run.curves[name] for name in SCORED})
         for index, run in enumerate(runs)
     ]
+
+
+def lowest(runs: list[Run]) -> set[int]:
+    """The runs with the smallest final f, final loss and best loss so far."""
+    return {
+        int(np.argmin([run.final_value for run in runs])),
+        int(np.argmin([run.facts["final_loss"] for run in runs])),
+        int(np.argmin(list(map(best_so_far, runs)))),
+    }
 
 
 @dataclass(frozen=True)
@@ -243,6 +247,15 @@ class Descent:
         self.records: list[list[Curve]] = [[] for _ in settings]
         self.teleports = np.zeros(len(settings))
         self._forward_paid = np.zeros(len(settings))
+        self._visited: list[Tensor] = []  # W at every record, where accuracies are found at the end
+
+    @property
+    def defers_accuracies(self) -> bool:
+        """Whether accuracies are found at the end, for those runs only that keep them.
+
+        Where the test set is larger than the training set they would take longer than the steps.
+        """
+        return len(self.problem.problem.test) > len(self.problem.problem.train)
 
     def run(self, ticks: int) -> list[Run]:
         """``ticks`` iterations or epochs, and a last record."""
@@ -261,7 +274,13 @@ class Descent:
             self._record(*self._evaluate(None))
         else:
             self._record(*self.problem.values_and_gradients(self.W, wanted=torch.from_numpy(self.alive)))
-        return [self._finished(member) for member in range(len(self.settings))]
+        runs = [self._finished(member) for member in range(len(self.settings))]
+        if self.defers_accuracies:
+            for member in lowest(runs):
+                path = [W[member] for W in self._visited[: len(self.records[member])]]
+                if path:
+                    runs[member].curves["test_accuracy"][:] = self.problem.accuracies(torch.stack(path)).numpy()
+        return runs
 
     def _step(self, rows: Tensor | None, *, record: bool) -> None:
         """Evaluate, record where asked to, and move."""
@@ -329,12 +348,17 @@ class Descent:
         """A row for every living member; those whose loss or gradient is no number any more, or too large, are out."""
         penalty = self.problem.reg * self.W.double().square().sum(dim=1)
         losses = told_apart(f.numpy(), (f - penalty).numpy())
+        if self.defers_accuracies:
+            accuracies = np.full(len(self.settings), math.nan)
+            self._visited.append(self.W.clone())
+        else:
+            accuracies = self.problem.accuracies(self.W, torch.from_numpy(self.alive)).numpy()
         rows = np.stack(
             [
                 f.numpy(),
                 losses,
                 torch.linalg.vector_norm(g, dim=1).numpy(),
-                self.problem.accuracies(self.W, torch.from_numpy(self.alive)).numpy(),
+                accuracies,
                 self.spent.gradient_equivalents,
                 self.spent.seconds,
             ],

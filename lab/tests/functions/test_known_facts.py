@@ -106,7 +106,7 @@ def test_beale_has_no_finite_solution() -> None:
     assert abs(float(x[0])) > 50
 
 
-def test_beale_no_higher_than_the_maximum_within_the_distance_travelled() -> None:
+def test_beale_stays_below_the_maximum_within_reach() -> None:
     """The strip around w₂ = 1 has a width of the order 1/|w₁|: a grid in (w₁, t) with t = w₁ (1 - w₂) sees it."""
     known = FUNCTIONS["beale"]
     result, x = landing(known)

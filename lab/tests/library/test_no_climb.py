@@ -17,7 +17,7 @@ def start_of(d: int = 20, seed: int = 4) -> torch.Tensor:
     return torch.randn(d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def test_on_a_quadratic_teleport_and_step_land_where_krylov_step_and_gradient_step_land() -> None:
+def test_teleport_and_step_equal_krylov_step_on_quadratics() -> None:
     """The climb a v and the step 1/θ back cancel where H v = θ v.
 
     With r = g + H s the model's residual, w + s + a v - (r + a H v)/θ = w + s - r/θ.

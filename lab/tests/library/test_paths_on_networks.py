@@ -21,7 +21,7 @@ CASES = all_cases(development.DEVELOPMENT)
     ("name", "draw"),
     [("attention block@0", 0), ("extra tanh breast-cancer 200@0", 1), ("layer norm network@50", 0)],
 )
-def test_the_path_is_no_higher_above_the_level_than_valleys_are_deep(name: str, draw: int) -> None:
+def test_path_stays_near_the_level_over_shallow_valleys(name: str, draw: int) -> None:
     """Far above the level a classifier's loss is nearly linear, and a parabola along the normal believes in a way down
     that is not there. Without a limit the first of these paths goes up to f = 327, where the level is 1.5.
     """
@@ -43,7 +43,7 @@ def test_the_path_is_no_higher_above_the_level_than_valleys_are_deep(name: str, 
     assert result.gradient_norm > 5.0 * result.gradient_norm_start
 
 
-def test_after_a_broken_promise_the_path_keeps_nearer_to_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_keeps_nearer_after_a_failed_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
     """An ascent that believes in valleys a hundred times as deep fails on an attention block at 38 times its gradient.
     It must not fail in the same way again and again.
     """

@@ -120,7 +120,7 @@ def test_steps_grow_where_no_curvature_can_be_learnt() -> None:
     assert result.nit <= 9
 
 
-def test_loss_of_a_network_after_a_fixed_number_of_gradient_equivalents() -> None:
+def test_network_loss_at_a_fixed_cost() -> None:
     run = race(ProblemName("network", "mlp-softplus-20/blood", 1e-4), OURS, 200.0)
     # Rounding grows along a non-convex run, so the loss itself gets the tolerance.
     assert run.final_value == pytest.approx(0.44909, rel=0.05)

@@ -71,7 +71,7 @@ def test_published_bound_without_cross_term_is_false() -> None:
     assert following @ H @ following / 2 == pytest.approx(0.6306, abs=5e-5)
 
 
-def test_error_of_an_inexact_teleport_is_of_first_order_in_the_step() -> None:
+def test_inexact_teleport_error_is_first_order() -> None:
     """(true - published)/η tends to E/λ as η → 0, so that a decreasing step does not manage it."""
     H, w = np.diag([1.0, 0.5]), np.ones(2)
     g, gap = H @ w, w @ H @ w / 2
@@ -84,7 +84,7 @@ def test_error_of_an_inexact_teleport_is_of_first_order_in_the_step() -> None:
         assert missing / step == pytest.approx(E / lam, rel=1e-2)
 
 
-def test_published_bound_without_cross_term_fails_for_short_steps() -> None:
+def test_published_bound_fails_for_short_steps() -> None:
     failures = 0
     for seed in range(50):
         H, w = quadratic(seed, 3)

@@ -87,7 +87,7 @@ def test_non_convex_functions_are_refused() -> None:
     assert "negative curvature" in result.output
 
 
-def test_what_guarantees_better_bound_is_compared_for_the_same_steps(logistic: Audit) -> None:
+def test_bounds_are_compared_for_the_same_steps(logistic: Audit) -> None:
     """Brute force over K: the best bound for alternating teleports against the best one for plain descent."""
     constants = logistic.constants
     stability = constants.stability
@@ -103,7 +103,7 @@ def test_what_guarantees_better_bound_is_compared_for_the_same_steps(logistic: A
     assert logistic.break_even == (behind[-1] + 2 if behind else 1)
 
 
-def test_strong_convexity_may_better_bound_more_than_any_teleport() -> None:
+def test_strong_convexity_may_beat_any_teleport() -> None:
     """A strong penalty and a far start: 1 - μ/L beats the proved 1 - μ̃/L̃, and the audit says so."""
     generator = torch.Generator().manual_seed(1)
     X = 3 * torch.randn(60, 3, generator=generator, dtype=torch.float64)
@@ -133,9 +133,7 @@ def with_constants(found: Audit, mu: float, upper: float, lower: float) -> Audit
 
 
 @pytest.mark.parametrize(("share", "never"), [(0.0, False), (0.5, False), (0.99, False), (1.0, True), (3.0, True)])
-def test_never_is_said_only_where_the_trivial_contraction_is_as_good(
-    logistic: Audit, share: float, never: bool
-) -> None:
+def test_never_is_said_only_where_contraction_wins(logistic: Audit, share: float, never: bool) -> None:
     """μ/L = share·μ̃/L̃: below 1, teleports lead in the end, be it late."""
     ratio = 1e-4
     found = with_constants(logistic, share * ratio * logistic.constants.L.value, 1e3, 1e3 * ratio)
@@ -185,7 +183,7 @@ def test_theory_command_on_a_named_problem() -> None:
     assert "proved from positions" in result.output
 
 
-def test_booth_is_recognised_as_a_quadratic_and_said_to_be_observed() -> None:
+def test_booth_is_an_observed_quadratic() -> None:
     result = cli.invoke(app, ["theory", "booth", "--iterations", "4"])
     assert result.exit_code == 0, result.output
     assert "looks quadratic" in result.output

@@ -87,7 +87,7 @@ def replace_gradient(case: Case, x: torch.Tensor) -> Point:
     return objective.at(objective.minimiser + 1e-3 * objective.eigenvectors @ parts, curvature=True)
 
 
-def test_rounding_does_not_decide_that_a_step_came_from_the_search() -> None:
+def test_rounding_does_not_decide_the_armijo_test() -> None:
     """The largest Armijo step meets its test with equality; in single precision a repeated test may miss it."""
     for seed in range(12):
         generator = torch.Generator().manual_seed(seed)
@@ -130,7 +130,7 @@ def test_both_forms_of_the_factor_agree_at_the_armijo_step(r: float, m: float, a
 
 @pytest.mark.parametrize("schedule_name", list(schedules(K)))
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
-def test_rates_hold_for_gradient_descent_with_intermittent_newton_steps(case: Case, schedule_name: str) -> None:
+def test_rates_hold_with_intermittent_newton_steps(case: Case, schedule_name: str) -> None:
     schedule, constants = schedules(K)[schedule_name], case.constants
     stability = constants.stability
     assert stability is not None
@@ -293,7 +293,7 @@ def test_what_the_argument_does_not_reach_promises_nothing() -> None:
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e5])
-def test_the_local_condition_does_not_depend_on_the_unit_of_length(unit: float) -> None:
+def test_local_condition_is_free_of_units(unit: float) -> None:
     """x measured in other units: ∇²ℒ is divided by the square of the unit, and nothing else changes."""
     x = torch.tensor([2.0, -1.0, 1.0], dtype=torch.float64)
     landed = teleport(FunctionObjective(smooth, like=x), x, Auto(tol=1e-9, max_hvps=300)).x
@@ -330,7 +330,7 @@ def test_a_run_needs_an_iteration() -> None:
         case.run(0)
 
 
-def test_the_local_condition_is_the_same_written_out_and_by_lanczos(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_condition_dense_equals_lanczos(monkeypatch: pytest.MonkeyPatch) -> None:
     """The normal itself is no tangent: its eigenvalue 0 is not the smallest one of the tangent space."""
     spectrum = torch.linspace(1, 10, 110, dtype=torch.float64)
     objective = FunctionObjective(lambda x: 0.5 * (spectrum * x * x).sum(), spectrum)

@@ -88,7 +88,7 @@ def test_radius_reached_is_the_true_radius_in_the_plane(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", LOGISTIC, ids=lambda case: case.name)
-def test_margins_stay_in_their_proved_ranges_and_nearly_fill_them(case: Case) -> None:
+def test_margins_stay_in_their_proved_ranges(case: Case) -> None:
     """Brute force over all directions of the plane, row by row."""
     objective = case.objective
     assert isinstance(objective, LinearObjective)
@@ -181,7 +181,7 @@ def test_self_concordant_constants_are_the_integrals(D: float) -> None:
 
 @given(seed=st.integers(0, 10_000), spread=st.floats(0.01, 6.0))
 @settings(max_examples=60)
-def test_stability_holds_between_random_points_of_random_logistic_problems(seed: int, spread: float) -> None:
+def test_stability_holds_on_random_logistic_problems(seed: int, spread: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     X = torch.randn(15, 3, generator=generator, dtype=torch.float64)
     y = torch.where(torch.rand(15, generator=generator) < 0.5, 1.0, -1.0).double()
@@ -225,7 +225,7 @@ def test_softmax_smoothness_is_an_upper_bound() -> None:
     assert constants.radius.kind is Kind.UPPER
 
 
-def test_sampled_constants_are_never_presented_as_bounds_on_the_safe_side() -> None:
+def test_sampled_constants_are_not_called_safe() -> None:
     def quartic(w: torch.Tensor) -> torch.Tensor:
         return (w**4).sum() + 0.5 * (w**2).sum()
 
@@ -286,7 +286,7 @@ def test_lanczos_lies_inside_the_spectrum_and_finds_its_ends() -> None:
     assert not full.exact
 
 
-def test_largest_distance_of_an_ellipsoid_is_its_longest_half_axis() -> None:
+def test_largest_distance_of_an_ellipsoid() -> None:
     objective = Quadratic.random(torch.tensor([0.1, 1.0, 7.0], dtype=torch.float64), 2)
     minimum = find_minimum(objective, torch.zeros(3, dtype=torch.float64))
     assert largest_distance(objective, minimum, 2.0) == pytest.approx(math.sqrt(2 * 2.0 / 0.1), rel=1e-6)
@@ -319,7 +319,7 @@ def test_sampling_refutes_stability_where_the_hessian_vanishes() -> None:
     assert math.isinf(sampled.upper)
 
 
-def test_a_sampled_infinite_constant_is_a_refutation_and_not_too_small() -> None:
+def test_sampled_infinite_constant_is_a_refutation() -> None:
     """Where the Hessian vanished between samples there is no L̃; one that is only not known is no such thing."""
     from levelport_lab.problems.functions import second_order_huber
 
@@ -341,7 +341,7 @@ def test_a_sampled_infinite_constant_is_a_refutation_and_not_too_small() -> None
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_duplicated_column_is_a_flat_direction_in_single_precision(seed: int) -> None:
+def test_duplicated_column_is_flat_in_single_precision(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     X = torch.randn(30, 4, generator=generator)
     X[:, 3] = X[:, 0]
@@ -363,7 +363,7 @@ def test_a_saddle_is_not_called_convex() -> None:
     assert any("not convex" in caveat for caveat in constants.caveats())
 
 
-def test_flat_directions_in_single_precision_are_not_negative_curvature() -> None:
+def test_flat_directions_are_not_negative_in_float32() -> None:
     A = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
     start = torch.ones(5)
     objective = FunctionObjective(lambda w: (A @ w).pow(4).sum() + 0.5 * (A @ w).square().sum(), like=start)

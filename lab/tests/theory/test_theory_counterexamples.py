@@ -34,7 +34,7 @@ def gradient_of(fun, w: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("knee", [0.25, 1.0, 3.0])
-def test_second_order_huber_is_twice_differentiable_convex_and_smooth(knee: float) -> None:
+def test_second_order_huber_is_convex_and_smooth(knee: float) -> None:
     grid = torch.linspace(-4 * knee, 4 * knee, 4001, dtype=torch.float64)
     values = huber2(grid, knee).numpy()
     spacing = float(grid[1] - grid[0])
@@ -109,7 +109,7 @@ def test_flat_huber_descends_alike_with_and_without_teleports(start: float) -> N
     assert all(gap <= bound for gap, bound in zip(teleported.gaps, bounds, strict=True))
 
 
-def test_flat_huber_identity_is_not_the_only_maximiser_of_the_relaxed_problem() -> None:
+def test_flat_huber_has_other_maximisers() -> None:
     """The repair: over {f ≤ f(w)} a maximiser may lower f for nothing, which the text overlooks."""
     assert torch.equal(gradient_of(flat_huber, tensor(3.0, 0.0)), gradient_of(flat_huber, tensor(1.0, 7.0)))
     assert float(flat_huber(tensor(1.0, 7.0))) < float(flat_huber(tensor(3.0, 0.0)))
@@ -121,9 +121,7 @@ def test_flat_huber_identity_is_not_the_only_maximiser_of_the_relaxed_problem() 
     seed=st.integers(0, 100),
 )
 @settings(max_examples=40)
-def test_half_square_attains_the_minimax_rate_whatever_the_teleports(
-    steps: list[float], schedule: frozenset[int], seed: int
-) -> None:
+def test_half_square_attains_the_minimax_rate(steps: list[float], schedule: frozenset[int], seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     w = torch.randn(3, generator=generator, dtype=torch.float64)
     objective = FunctionObjective(half_square, like=w)
@@ -153,7 +151,7 @@ def test_half_square_attains_the_minimax_rate_whatever_the_teleports(
 
 
 @pytest.mark.parametrize("condition", [1.0, 3.0, 50.0, 1e4])
-def test_fixed_steps_attain_the_rate_up_to_its_constant_at_every_condition_number(condition: float) -> None:
+def test_fixed_steps_attain_the_rate_at_every_condition(condition: float) -> None:
     """Ours: teleports land on the top eigenvector, where a fixed step contracts by (1 - ηL)² and no more."""
     L, mu = 4.0, 4.0 / condition
     case = quadratic_case("", [mu, (L * mu) ** 0.5, L], 7)
@@ -213,7 +211,7 @@ def test_teleport_goes_a_constant_fraction_of_the_radius_away(alpha: float, epsi
     assert float(gradient @ gradient) == pytest.approx(corrected, rel=1e-6)
 
 
-def test_published_one_sided_function_fails_in_the_limit_that_the_proof_takes() -> None:
+def test_one_sided_function_fails_in_the_proofs_limit() -> None:
     """Downwards it grows with slope ε only: R/‖w⁺‖ diverges as ε → 0, so the proof's bound on R cannot hold."""
     ratios = []
     for epsilon in (1e-2, 1e-3, 1e-4):
@@ -228,9 +226,7 @@ def test_published_one_sided_function_fails_in_the_limit_that_the_proof_takes() 
 
 
 @pytest.mark.parametrize(("alpha", "epsilon", "least"), [(100.0, 0.0049, 0.45), (5.0, 0.04, 0.25)])
-def test_published_one_sided_function_proves_the_proposition_for_a_suitable_slope(
-    alpha: float, epsilon: float, least: float
-) -> None:
+def test_one_sided_function_works_for_a_suitable_slope(alpha: float, epsilon: float, least: float) -> None:
     f = FarTeleport(alpha, epsilon, one_sided=True)
     landed, R = farthest_and_steepest(f, f.start())
     assert landed[1] > alpha
@@ -267,7 +263,7 @@ def test_penalised_relu_network_is_coercive_again() -> None:
 
 @given(seed=st.integers(0, 1000), t=st.floats(0.0, 5.0))
 @settings(max_examples=40)
-def test_gradient_norm_grows_along_the_gradient_of_a_convex_function(seed: int, t: float) -> None:
+def test_gradient_norm_grows_along_convex_gradients(seed: int, t: float) -> None:
     """Why a maximiser lies on the level set: f and ‖∇f‖ both grow along +∇f."""
     generator = torch.Generator().manual_seed(seed)
     X = torch.randn(20, 3, generator=generator, dtype=torch.float64)

@@ -146,7 +146,7 @@ def test_verdict_is_the_measured_one() -> None:
     assert found.gap is not None
 
 
-def test_a_point_inside_the_sub_level_set_is_not_spoken_of_as_one_of_its_level() -> None:
+def test_points_inside_the_sub_level_set_are_named() -> None:
     """1 - e^{-‖w‖²/2} is steepest at ‖w‖ = 1, inside of the level ‖w‖ = 2."""
     found = diagnose(lambda w: 1.0 - torch.exp(-0.5 * w.square().sum()), double(1.6, 1.2))
     assert found.teleport.status is TeleportStatus.CONVERGED
@@ -159,7 +159,7 @@ def test_a_point_inside_the_sub_level_set_is_not_spoken_of_as_one_of_its_level()
     assert not diagnose(case.objective, case.start).inside
 
 
-def test_badly_conditioned_newton_directions_are_solved_for_or_said_not_to_be() -> None:
+def test_ill_conditioned_newton_directions() -> None:
     """Conjugate gradients end at a small residual long before flat directions are resolved."""
     objective = Quadratic.random(torch.logspace(-10, 0, 20, dtype=torch.float64), 0)
     spectrum = torch.logspace(-10, 0, 20, dtype=torch.float64)
@@ -182,7 +182,7 @@ def test_badly_conditioned_newton_directions_are_solved_for_or_said_not_to_be() 
     assert "roughly" in str(replace(diagnose(objective, point.x, max_hvps=5), before=rough))
 
 
-def test_a_singular_hessian_has_a_newton_direction_for_gradients_in_its_range() -> None:
+def test_newton_direction_of_a_singular_hessian() -> None:
     flat = FunctionObjective(lambda w: 2.0 * w[0] ** 2 + 0.5 * w[1] ** 2, like=double(1.0, 1.0, 5.0))
     found = newton_alignment(flat.at(double(1.0, 1.0, 5.0), curvature=True))
     assert found is not None

@@ -56,7 +56,7 @@ def test_quadratics(spectrum: list[float], seed: int, schedule: frozenset[int], 
     factors=st.lists(st.floats(0.1, 3.0), min_size=K, max_size=K),
 )
 @settings(max_examples=40)
-def test_quadratics_are_non_expansive_so_the_fast_rate_holds_for_any_steps(
+def test_quadratics_are_non_expansive(
     spectrum: list[float], seed: int, schedule: frozenset[int], factors: list[float]
 ) -> None:
     """Also beyond 2/L, where descent is lost: the contraction then exceeds 1 and the bound says so."""

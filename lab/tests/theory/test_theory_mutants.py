@@ -171,7 +171,7 @@ def published_alternating(iterations: int, stability: Stability) -> float:
     return 2 * R**2 * L / stability.surplus / math.expm1(iterations / 2 * stability.log_growth)
 
 
-def test_published_alternating_constant_does_not_follow_from_the_lemmas_near_quadratics() -> None:
+def test_published_alternating_constant_near_quadratics() -> None:
     """An abstract sequence, no function: it obeys the one-step lemmas and exceeds the published bound."""
     stability, iterations = Stability(1.05, 0.95), 4
     steps = armijo_steps(iterations, frozenset({1, 3}), L, R, stability)
@@ -181,9 +181,7 @@ def test_published_alternating_constant_does_not_follow_from_the_lemmas_near_qua
 
 
 @given(ratio=st.floats(1.193, 50.0), half=st.integers(1, 60), fraction=st.floats(0.01, 1.0))
-def test_published_alternating_constant_follows_from_the_lemmas_elsewhere(
-    ratio: float, half: int, fraction: float
-) -> None:
+def test_published_alternating_constant_elsewhere(ratio: float, half: int, fraction: float) -> None:
     """With δ_0 ≤ LR²/2 for all L̃/μ̃ ≥ 1.193: u = μ̃/(L̃ - μ̃) then satisfies u² ≤ 5u + 1."""
     stability = Stability(max(1.0, ratio**0.5), min(1.0, ratio**-0.5))
     steps = armijo_steps(2 * half, frozenset(range(1, 2 * half, 2)), L, R, stability)
@@ -193,7 +191,7 @@ def test_published_alternating_constant_follows_from_the_lemmas_elsewhere(
     assert bound <= published_alternating(2 * half, stability) * (1 + 1e-9)
 
 
-def test_published_corollary_names_iterations_at_which_its_own_bound_is_not_the_smaller() -> None:
+def test_published_corollary_starts_too_early() -> None:
     """As printed, without the factor two of its proof."""
     stability = Stability(10.0, 0.5)
     K = next(K for K in range(2, 1000, 2) if math.log(K / stability.surplus + 1) / stability.log_growth < K)
@@ -201,9 +199,7 @@ def test_published_corollary_names_iterations_at_which_its_own_bound_is_not_the_
 
 
 @given(upper=st.floats(1.0, 1000.0), lower=st.floats(0.01, 1.0), advantage=st.sampled_from([1.0, 4.0, 30.0]))
-def test_break_even_is_the_first_iteration_from_which_teleports_win(
-    upper: float, lower: float, advantage: float
-) -> None:
+def test_break_even_is_the_first_iteration_of_the_lead(upper: float, lower: float, advantage: float) -> None:
     stability = Stability(upper, lower)
     first = rates_stable.alternating_break_even(stability, advantage)
     assert first % 2 == 0
@@ -221,7 +217,7 @@ def test_break_even_beyond_the_range_of_floats_is_infinite() -> None:
     assert rates_stable.alternating_break_even(Stability(1e200, 1.0)) == pytest.approx(2.5e200, rel=0.02)
 
 
-def test_published_break_even_comes_too_early_without_its_factor_two() -> None:
+def test_published_break_even_lacks_a_factor_two() -> None:
     """The condition of the corollary, its constant mended, but without the 2: met at a K where GD's bound is better."""
     stability = Stability(10.0, 0.5)
     K = 2
@@ -304,7 +300,7 @@ def test_recursion_proves_the_weights_of_the_main_text(schedule: frozenset[int],
     assert main_text <= rates_stable.armijo_explicit(HORIZON, schedule, L, R, stability)[-1] * (1 + 1e-9)
 
 
-def test_gradient_descent_bound_with_a_tenth_of_its_constant_is_caught() -> None:
+def test_bound_with_a_tenth_of_its_constant_is_caught() -> None:
     """One exact line search from (1/μ, 1/L) is the slowest there is; at condition 4 it leaves 0.106 LD²/2."""
     objective = Quadratic(torch.tensor([0.25, 1.0]).double(), torch.eye(2).double(), torch.zeros(2).double())
     start = torch.tensor([4.0, 1.0], dtype=torch.float64)
@@ -320,7 +316,7 @@ def test_gradient_descent_bound_with_a_tenth_of_its_constant_is_caught() -> None
     upper=st.floats(1.0, 20.0),
     lower=st.floats(0.05, 1.0),
 )
-def test_one_step_factors_are_the_worst_that_the_stability_inequalities_allow(
+def test_one_step_factors_are_tight_under_stability(
     gap: float, lam: float, t: float, upper: float, lower: float
 ) -> None:
     """Both inequalities with equality: f falls by η‖g‖² - L̃η²λ‖g‖²/2, and ‖g‖² = λ‖g‖²_{H⁻¹} = 2λμ̃δ."""

@@ -165,9 +165,9 @@ def _lbfgs(parameters: list[Tensor]) -> torch.optim.Optimizer:
     )
 
 
-def _adamw(lr: float) -> Callable[[list[Tensor]], torch.optim.Optimizer]:
+def _adamw(parameters: list[Tensor]) -> torch.optim.Optimizer:
     # The penalty is part of f, so that there is nothing left to decay.
-    return lambda parameters: torch.optim.AdamW(parameters, lr=lr, weight_decay=0.0)
+    return torch.optim.AdamW(parameters, lr=1e-2, weight_decay=0.0)
 
 
 TORCH: dict[str, Callable[[list[Tensor], float], torch.optim.Optimizer]] = {
@@ -218,11 +218,6 @@ OTHERS = (
     Competitor("torchmin trust-ncg", _torchmin("trust-ncg", {"gtol": 0.0})),
 )
 
-FOR_NETWORKS = (
-    Competitor(ADAMW, _torch(_adamw(1e-2))),
-    Competitor("AdamW 1e-3", _torch(_adamw(1e-3))),
-)
-
 PAPER_ARMIJO = (
     Competitor("GD-Armijo, c = ½", descent(Armijo(), schedule=Never())),
     Competitor(
@@ -240,7 +235,16 @@ PAPER_ARMIJO = (
 )
 """Gradient descent with the Armijo constant of the paper, for the small table of costs."""
 
-COMPETITORS = {one.name: one for one in (Competitor(DEFAULT, descent()), *CORE, *OTHERS, *FOR_NETWORKS, *PAPER_ARMIJO)}
+COMPETITORS = {
+    one.name: one
+    for one in (
+        Competitor(DEFAULT, descent()),
+        *CORE,
+        *OTHERS,
+        Competitor(ADAMW, _torch(_adamw)),
+        *PAPER_ARMIJO,
+    )
+}
 
 
 def competitor_named(name: str) -> Competitor:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from levelport_lab.bench.competitors import LBFGS, LBFGS_60, NEWTON_CG, NEWTON_CG_DIFFERENCES, NO_CLIMB, OURS
 from levelport_lab.bench.instances import ProblemName
-from levelport_lab.bench.races import RaceSpec, accuracy, race
+from levelport_lab.bench.races import RaceSpec, race
 from levelport_lab.engine.spec import Run
 from levelport_lab.paper.profiles import Axis, spent_until_solved
 
@@ -64,17 +64,6 @@ def _problem(reg: float) -> ProblemName:
 def _costs(run: Run) -> Costs:
     start, optimum = run.facts["f_start"], run.facts["f_star"]
     return tuple(spent_until_solved(run, start, optimum, tau, Axis.COST) for tau in ACCURACIES)
-
-
-def as_text(table: dict[str, Costs]) -> str:
-    """A Markdown table."""
-    lines = [
-        "| method | " + " | ".join(map(accuracy, ACCURACIES)) + " |",
-        "| --- |" + " ---: |" * len(ACCURACIES),
-    ]
-    for name, costs in table.items():
-        lines.append(f"| {name} | " + " | ".join(map(cell, costs)) + " |")
-    return "\n".join(lines)
 
 
 def cell(cost: float) -> str:

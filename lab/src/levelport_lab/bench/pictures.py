@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -41,22 +42,41 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
-def profiles(rows: pd.DataFrame, taus: tuple[float, ...] = (1e-4, 1e-6, 1e-10)) -> Figure:
+def profiles(rows: pd.DataFrame) -> Figure:
     """Draw the share of logistic problems of the first split solved against the cost, one panel per accuracy."""
     rows = rows[(rows["family"] == "logistic") & (rows["seed"] == 0)]
+    return performance_profiles(rows, "competitor", (1e-4, 1e-6, 1e-10), LOOKS)
+
+
+def performance_profiles(
+    rows: pd.DataFrame,
+    column: str,
+    taus: tuple[float, ...],
+    looks: Mapping[str, dict[str, Any]],
+    titles: Mapping[str, str] | None = None,
+) -> Figure:
+    """Draw the share of problems that each method in ``column`` solved against its cost, one panel per accuracy.
+
+    Args:
+        rows: a row per problem and method with columns ``cost_1e-06`` and the like.
+        column: where the names of the methods are.
+        taus: the accuracies.
+        looks: how the lines of the methods that are shown look.
+        titles: other names of methods for the legend.
+    """
     figure, panels = new_figure(1, len(taus), width=3.3, height=2.7)
-    shown = [name for name in LOOKS if name in set(rows["competitor"])]
+    shown = [name for name in looks if name in set(rows[column])]
     for panel, tau in zip(panels[0], taus, strict=True):
         for name in shown:
-            profile = Profile.of(rows[rows["competitor"] == name][f"cost_{tau:g}"].tolist())
-            panel.step(profile.spent, profile.shares, where="post", **LOOKS[name])
+            profile = Profile.of(rows[rows[column] == name][f"cost_{tau:g}"].tolist())
+            panel.step(profile.spent, profile.shares, where="post", **looks[name])
         panel.set_xscale("log")
         panel.set_ylim(0.0, 1.02)
         panel.set_title(f"(f - f*)/(f0 - f*) ≤ {accuracy(tau)}")
         panel.set_xlabel("gradient equivalents")
     panels[0][0].set_ylabel("share of problems solved")
     if shown:
-        legend_below(figure, [(name, LOOKS[name]) for name in shown])
+        legend_below(figure, [((titles or {}).get(name, name), looks[name]) for name in shown])
     return figure
 
 

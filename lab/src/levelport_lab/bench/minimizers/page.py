@@ -26,12 +26,12 @@ from levelport_lab.bench.minimizers.arms import (
     OURS,
     RANDOM,
 )
+from levelport_lab.bench.minimizers.study import ACCURACIES
+from levelport_lab.bench.pictures import performance_profiles
 from levelport_lab.bench.report import Table, ratio, with_tables
-from levelport_lab.paper.profiles import Profile
-from levelport_lab.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, legend_below, new_figure, save
+from levelport_lab.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, save
 from levelport_lab.problems.atomic import write_text
 
-TAUS = ("0.001", "1e-06", "1e-10")
 HARD = 300.0
 """A problem is hard if L-BFGS-B with 10 pairs needs more than this, or never gets there."""
 
@@ -96,8 +96,8 @@ def arms(rows: pd.DataFrame) -> Table:
     lines = []
     for arm in dict.fromkeys(part["arm"]):
         own = part[part["arm"] == arm]
-        solved = " / ".join(str(int(np.isfinite(own[f"cost_{tau}"]).sum())) for tau in TAUS)
-        costs = [ratio(ratios(part, OURS, arm, f"cost_{tau}").median()) for tau in TAUS]
+        solved = " / ".join(str(int(np.isfinite(own[f"cost_{tau:g}"]).sum())) for tau in ACCURACIES)
+        costs = [ratio(ratios(part, OURS, arm, f"cost_{tau:g}").median()) for tau in ACCURACIES]
         seconds = ratio(ratios(part, OURS, arm, "seconds_1e-10").median())
         lines.append([arm, f"{solved} of {len(own)}", *costs, seconds])
     header = ("method", "solved", "cost to 1e-3", "to 1e-6", "to 1e-10", "seconds to 1e-10")
@@ -133,23 +133,11 @@ def networks(rows: pd.DataFrame) -> Table:
 
 
 def profiles(rows: pd.DataFrame) -> Figure:
-    """The share of the reported half solved against the cost, one panel per accuracy."""
+    """Draw the share of the reported half solved against the cost, one panel per accuracy."""
     part = rows[(rows["half"] == "reported") & (rows["group"] != "network")]
-    figure, panels = new_figure(1, len(TAUS), width=3.3, height=2.7)
-    shown = [name for name in LOOKS if name in set(part["arm"])]
-    for panel, tau in zip(panels[0], TAUS, strict=True):
-        for name in shown:
-            profile = Profile.of(part[part["arm"] == name][f"cost_{tau}"].tolist())
-            panel.step(profile.spent, profile.shares, where="post", **LOOKS[name])
-        panel.set_xscale("log")
-        panel.set_ylim(0.0, 1.02)
-        panel.set_title(f"(f - f*)/(f0 - f*) ≤ {float(tau):g}")
-        panel.set_xlabel("gradient equivalents")
-    panels[0][0].set_ylabel("share of problems solved")
-    short = {BEFORE: "GD with teleports", NEWTON_CG_DIFFERENCES: "Newton-CG, differ."}
-    if shown:
-        legend_below(figure, [(short.get(name, name.removeprefix("SciPy ")), LOOKS[name]) for name in shown])
-    return figure
+    titles = {name: name.removeprefix("SciPy ") for name in LOOKS}
+    titles |= {BEFORE: "GD with teleports", NEWTON_CG_DIFFERENCES: "Newton-CG, differ."}
+    return performance_profiles(part, "arm", ACCURACIES, LOOKS, titles)
 
 
 def tables(rows: pd.DataFrame) -> list[Table]:

@@ -77,8 +77,8 @@ def _minimize(console: Console, out: Path) -> None:
     costs = cost_table.cost_table(competitors=(DEFAULT, LBFGS, NEWTON_CG), max_cost=3000.0)
     echo(
         "Badly conditioned logistic regression, 569 samples of 30 features, from zero. The table shows the work until "
-        "f - min f has fallen to\n1e-4, 1e-6 and 1e-10 of its first value, in gradient evaluations (a value counts ½, a "
-        "Hessian-vector product 2)."
+        "f - min f has fallen to\n1e-4, 1e-6 and 1e-10 of its first value, in gradient evaluations (a value counts ½, "
+        "a Hessian-vector product 2)."
     )
     table = Table("method", *map(accuracy, cost_table.ACCURACIES))
     for column in table.columns[1:]:
@@ -101,8 +101,8 @@ def _intervals(console: Console, out: Path) -> None:
     )
     ends = sum(end.success for pair in result.ends for end in pair)
     echo(
-        f"{ends} of {2 * len(result.ends)} ends are certified, for "
-        f"{result.cost.gradient_equivalents:g} gradient evaluations in all. Picture (grey: impossible values): {picture}"
+        f"{ends} of {2 * len(result.ends)} ends are certified, for {result.cost.gradient_equivalents:g} gradient "
+        f"evaluations in all. Picture (grey: impossible values): {picture}"
     )
 
 

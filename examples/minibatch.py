@@ -30,7 +30,6 @@ def train(schedule: Schedule) -> None:
     optimizer = Teleported(
         torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, dampening=0.9),
         schedule,
-        steps_per_epoch=len(loader),
         teleport_on=Batches(loss_on, fixed),
         solver=Krylov(max_hvps=8),
     )
@@ -45,7 +44,7 @@ def train(schedule: Schedule) -> None:
 
 
 def main() -> None:
-    for schedule in (Never(), Every(3, start=2, unit="epochs")):
+    for schedule in (Never(), Every(30, start=20)):
         print(f"teleports: {schedule}")
         train(schedule)
 

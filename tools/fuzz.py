@@ -299,7 +299,7 @@ def _schedule(rng: random.Random) -> str:
             "Every(2, start=1)",
             "At(0)",
             "At([1, 3])",
-            "Blocks({0: 2})",
+            "At([0, 1])",
             "WhileAffordable(start=1.0)",
         ]
     )

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from levelport.objectives.distributed import DistributedObjective
     from levelport.optim import (
         At,
-        Blocks,
         Every,
         MinimizeResult,
         MinimizeStatus,
@@ -40,7 +39,6 @@ _HOMES = {
     "objectives.batches": ("Batches",),
     "optim": (
         "At",
-        "Blocks",
         "Every",
         "MinimizeResult",
         "MinimizeStatus",
@@ -60,7 +58,6 @@ __all__ = [
     "At",
     "Auto",
     "Batches",
-    "Blocks",
     "Cost",
     "DistributedObjective",
     "Every",

@@ -18,7 +18,7 @@ from levelport.objectives.isolation import isolated
 from levelport.objectives.parameters import ParametersObjective
 from levelport.optim import ArmijoSGD
 from levelport.optim.closures import StepLoss
-from levelport.optim.undo import OptimizerSnapshot
+from levelport.optim.torch_optimizer import OptimizerSnapshot
 from levelport.solvers import Auto
 
 X = torch.linspace(-1.0, 1.0, 32).reshape(8, 4)

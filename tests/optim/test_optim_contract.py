@@ -502,52 +502,6 @@ def test_teleports_happen_where_the_schedule_says() -> None:
     assert seen == [1, 4, 7]
 
 
-def test_schedules_in_epochs_act_at_the_first_step_of_an_epoch() -> None:
-    network, loss = setting()
-    optimizer = Teleported(
-        torch.optim.SGD(network.parameters(), lr=0.05),
-        Every(2, unit="epochs"),
-        solver=Krylov(max_hvps=4),
-        steps_per_epoch=3,
-    )
-    seen: list[int] = []
-    optimizer.register_teleport_hook(lambda result: seen.append(optimizer.iteration - 1))
-    for _ in range(13):
-        optimizer.step(loss)
-    assert seen == [0, 6, 12]
-    with pytest.raises(ValueError, match="steps_per_epoch"):
-        Teleported(torch.optim.SGD(network.parameters(), lr=0.05), Every(2, unit="epochs"))
-
-
-def test_adaptive_schedules_resume_in_the_middle_of_an_epoch() -> None:
-    def make(network: Network) -> Teleported:
-        schedule = WhileAffordable(rise=1e9, start=1.0, pause=1, unit="epochs")
-        return Teleported(
-            torch.optim.Adam(network.parameters(), lr=0.02), schedule, solver=Krylov(max_hvps=4), steps_per_epoch=3
-        )
-
-    network, loss = setting()
-    optimizer = make(network)
-    for _ in range(5):
-        optimizer.step(loss)
-    stored = copy.deepcopy((network.state_dict(), optimizer.state_dict()))
-    for _ in range(8):
-        optimizer.step(loss)
-    teleported = optimizer.teleporter.policy.history.last_teleport
-    assert teleported is not None
-    assert teleported >= 2  # an epoch after the checkpoint
-
-    other, loss = setting()
-    resumed = make(other)
-    other.load_state_dict(stored[0])
-    resumed.load_state_dict(stored[1])
-    for _ in range(8):
-        resumed.step(loss)
-    assert resumed.teleporter.policy.history.last_teleport == teleported
-    assert resumed.teleporter.policy.history.state_dict() == optimizer.teleporter.policy.history.state_dict()
-    assert_identical(parameters_of(network), parameters_of(other))
-
-
 def test_the_teleport_can_work_on_another_loss_than_the_step() -> None:
     torch.manual_seed(0)
     model = nn.Linear(3, 1, dtype=torch.float64)

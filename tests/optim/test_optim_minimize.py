@@ -24,7 +24,6 @@ from levelport.objectives import FunctionObjective
 from levelport.optim import (
     Armijo,
     At,
-    Blocks,
     Every,
     FixedStep,
     MinimizeStatus,
@@ -179,8 +178,6 @@ def test_bad_arguments_are_named() -> None:
         minimize(f, x, "polyak")
     with pytest.raises(ValueError, match="schedule must be a schedule"):
         minimize(f, x, schedule=50)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="counts epochs"):
-        minimize(f, x, schedule=Every(2, unit="epochs"))
     for name, value in {"max_iterations": -1, "max_cost": 0, "max_seconds": 0, "gtol": -1.0}.items():
         with pytest.raises(ValueError, match=name):
             minimize(f, x, **{name: value})  # type: ignore[arg-type]
@@ -192,8 +189,6 @@ def test_bad_arguments_are_named() -> None:
         lambda: Polyak(0.0),
         lambda: Polyak(1.0, f_star=math.nan),
         lambda: Polyak(1.0, f_star="a"),
-        lambda: Blocks(5),
-        lambda: Blocks([(1, 2, 3)]),
         lambda: Momentum(0.1, momentum=1.5),
         lambda: Momentum(0.1, at_teleport="forget"),
         lambda: minimize(rosenbrock, vector(0.0, 0.0), first_step="big"),

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from levelport.optim import At, Blocks, Every, Never, WhileAffordable
-from levelport.optim.history import History
-from levelport.optim.schedules import Schedule
+from levelport.optim import At, Every, Never, WhileAffordable
+from levelport.optim.schedules import History, Schedule
 
 
-def fires(schedule: Schedule, ticks: int) -> list[int]:
-    return [tick for tick in range(ticks) if schedule.due(tick, History())]
+def fires(schedule: Schedule, steps: int) -> list[int]:
+    return [step for step in range(steps) if schedule.due(step, History())]
 
 
 @pytest.mark.parametrize(
@@ -21,10 +20,9 @@ def fires(schedule: Schedule, ticks: int) -> list[int]:
     [
         (Every(50, start=5), [5, 55, 105], "every 50 steps from step 5"),
         (Every(1, start=3, stop=6), [3, 4, 5], "every step from step 3, before step 6"),
-        (Every(40, unit="epochs"), [0, 40, 80], "every 40 epochs from epoch 0"),
         (At([9, 2]), [2, 9], "at steps 2, 9"),
         (At(7), [7], "at step 7"),
-        (Blocks({5: 3, 40: 1}), [5, 6, 7, 40], "at steps 5 to 7, 40"),
+        (At([*range(5, 8), 40]), [5, 6, 7, 40], "at steps 5, 6, 7, 40"),
         (At(0), [0], "at step 0"),
         (Never(), [], "never"),
     ],
@@ -47,13 +45,8 @@ def test_fixed_schedules(schedule: Schedule, expected: list[int], text: str) -> 
         (lambda: At([]), "empty"),
         (lambda: At([3, 5, 3]), "lists 3 twice"),
         (lambda: At([-2]), "at least 0"),
-        (lambda: Blocks({}), "empty"),
-        (lambda: Blocks({5: 3, 7: 1}), "starts at 7 overlaps the one before it, which ends at 7"),
-        (lambda: Blocks({5: 0}), "length of a block"),
         (lambda: Every(1.5), "period must be a whole number"),
         (lambda: At(True), "whole number"),
-        (lambda: Blocks({1.5: 2}), "start of a block"),
-        (lambda: Every(5, unit="minutes"), "unit"),
         (lambda: WhileAffordable(rise=0.0), "rise"),
         (lambda: WhileAffordable(start=-1.0), "start"),
         (lambda: WhileAffordable(pause=0), "pause"),
@@ -65,25 +58,17 @@ def test_what_makes_no_sense_is_named(make: Any, message: str) -> None:
         make()
 
 
-@pytest.mark.parametrize("unit", ["steps", "epochs"])
-@pytest.mark.parametrize("number", range(5))
-def test_a_schedule_knows_whether_a_teleport_is_left(number: int, unit: Any) -> None:
-    schedule = [
-        Never(unit=unit),
-        Every(3, start=2, stop=9, unit=unit),
-        Every(3, start=2, stop=10, unit=unit),
-        At([3, 7], unit=unit),
-        Blocks({1: 2, 6: 3}, unit=unit),
-    ][number]
-    planned = [step for step in range(60) if schedule.planned(step, 4)]
+@pytest.mark.parametrize(
+    "schedule", [Never(), Every(3, start=2, stop=9), Every(3, start=2, stop=10), Every(7, start=3), At([3, 7])], ids=str
+)
+def test_a_schedule_knows_its_next_teleport(schedule: Schedule) -> None:
+    planned = fires(schedule, 80)
     for step in range(60):
-        assert schedule.left(step, 4) is any(later >= step for later in planned)
-    for endless in (Every(3, unit=unit), WhileAffordable(unit=unit)):
-        assert endless.left(10**9, 4)
+        assert schedule.next(step) == next((later for later in planned if later >= step), None)
 
 
-def test_adjacent_blocks_do_not_overlap() -> None:
-    assert fires(Blocks({5: 3, 8: 2}), 12) == [5, 6, 7, 8, 9]
+def test_an_adaptive_schedule_may_teleport_before_any_step() -> None:
+    assert WhileAffordable().next(10**9) == 10**9
 
 
 class Simulation:

@@ -18,7 +18,7 @@ from levelport.objectives import FunctionObjective, LinearObjective
 from levelport.optim import (
     Armijo,
     ArmijoSGD,
-    Blocks,
+    At,
     Every,
     FixedStep,
     Momentum,
@@ -34,7 +34,7 @@ from levelport.optim import (
 )
 from levelport.optim.armijo import armijo_search
 from levelport.optim.newton_cg import newton_direction
-from levelport.optim.second_moments import optimizer_metric
+from levelport.optim.torch_optimizer import optimizer_metric
 from levelport.solvers import SQP
 
 PENALTY = 1e-3
@@ -68,7 +68,7 @@ def test_teleported_sgd_is_algorithm_1_of_the_paper() -> None:
         w = w.clone().requires_grad_()
         (gradient,) = torch.autograd.grad(logistic(w), w)
         w = (w - lr * gradient).detach()
-    ours = torch_route(lambda p: torch.optim.SGD(p, lr=lr), Blocks(blocks), 20, solver=SQP(max_hvps=50))
+    ours = torch_route(lambda p: torch.optim.SGD(p, lr=lr), At(due), 20, solver=SQP(max_hvps=50))
     assert float((ours - w).abs().max()) < 1e-12
     plain = torch_route(lambda p: torch.optim.SGD(p, lr=lr), Never(), 20)
     assert float((ours - plain).abs().max()) > 1e-3  # and the teleports made a difference

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from levelport.optim import At, Teleporter, WhileAffordable
-from levelport.optim.undo import RecentLosses, UndoMonitor
+from levelport.optim.policy import RecentLosses, UndoMonitor
 
 
 def first_undone(losses: list[float], level: float = 1.0) -> int | None:

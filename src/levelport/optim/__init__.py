@@ -10,7 +10,7 @@ from levelport.optim.newton_cg import Newton, NewtonCG
 from levelport.optim.normalized import Normalized, NormalizedSGD
 from levelport.optim.polyak import Polyak, PolyakSGD
 from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus, TeleportStep
-from levelport.optim.schedules import At, Blocks, Every, Never, Schedule
+from levelport.optim.schedules import At, Every, Never, Schedule
 from levelport.optim.step_rule import StepRule
 from levelport.optim.teleported import Teleported
 from levelport.optim.teleporter import Teleporter
@@ -21,7 +21,6 @@ __all__ = [
     "ArmijoSGD",
     "At",
     "Batches",
-    "Blocks",
     "Every",
     "FixedStep",
     "MinimizeResult",

@@ -21,7 +21,6 @@ from levelport.objectives.numpy import from_arrays, is_array
 from levelport.optim.armijo import Armijo
 from levelport.optim.first_step import StabilityLimit
 from levelport.optim.fixed_step import FixedStep, Momentum
-from levelport.optim.history import History
 from levelport.optim.lbfgs import LBFGS
 from levelport.optim.newton_cg import Newton
 from levelport.optim.normalized import Normalized
@@ -30,7 +29,7 @@ from levelport.optim.polyak import Polyak
 from levelport.optim.probes import Probes
 from levelport.optim.progress_bar import progress_bar
 from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus, RowKind, Start
-from levelport.optim.schedules import Never, Schedule
+from levelport.optim.schedules import History, Never, Schedule
 from levelport.optim.step_rule import Arrival, StepRule
 from levelport.solvers import Certificate, Solver, solver_named
 from levelport.vectors import all_finite
@@ -135,8 +134,6 @@ def minimize(
         schedule = Probes() if method == "auto" else Never()
     if not isinstance(schedule, Schedule):
         raise ValueError(f"schedule must be a schedule such as Every(50), or Never() for none, not {schedule!r}.")
-    if schedule.unit == "epochs":
-        raise ValueError(f"the schedule ({schedule}) counts epochs, and minimize has none: count steps, unit='steps'.")
     chosen = solver_named(solver)
     if tol is not None:
         if gtol is not None:

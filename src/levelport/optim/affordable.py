@@ -29,8 +29,8 @@ import math
 from dataclasses import dataclass
 
 from levelport import checks
-from levelport.optim.history import History, Trial, jump_of
-from levelport.optim.schedules import Limits, Schedule
+from levelport.optim.schedules import History, Schedule, Trial, jump_of
+from levelport.solvers import Solver
 
 _MOST_VECTORS = 64
 _AMONG = 4  # times the pause: ticks among which the fastest stretch is looked for
@@ -70,7 +70,6 @@ class WhileAffordable(Schedule):
     vectors: int = 4
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         checks.number("rise", self.rise, above=0.0)
         checks.number("start", self.start, at_least=0.0)
         checks.whole("pause", self.pause, at_least=1)
@@ -80,15 +79,15 @@ class WhileAffordable(Schedule):
     def watches(self) -> bool:
         return True
 
-    def due(self, tick: int, history: History) -> bool:
-        if self.unit == "steps" and tick % self.pause:  # now and then is enough, and costs less
+    def due(self, step: int, history: History) -> bool:
+        if step % self.pause:  # now and then is enough, and costs less
             return False
-        if history.ticks[-1].cost < self.start or _too_early(tick, history, self.pause):
+        if history.ticks[-1].cost < self.start or _too_early(step, history, self.pause):
             return False
         if self._jumps(history) > self.rise:
             return False
         account = self._account(history)
-        return not _too_early(tick, history, account.wait) and self._at_stake(account, history) <= self.rise
+        return not _too_early(step, history, account.wait) and self._at_stake(account, history) <= self.rise
 
     def declines_because(self, history: History) -> str:
         if history.ticks[-1].cost < self.start:
@@ -115,10 +114,10 @@ class WhileAffordable(Schedule):
         delay = max(account.delay + largest_cost(account.vectors, history), 0.0)
         return max(rate, 0.0) * delay / history.scale + self._jumps(history)
 
-    def limits(self, history: History) -> Limits:
+    def limit(self, solver: Solver, history: History) -> Solver:
         vectors = self._account(history).vectors
         forgone = max(history.plain_rate(self.pause), 0.0) * predicted_cost(vectors, history)
-        return Limits(vectors, forgone)
+        return solver.within(vectors + 1, forgone)  # solvers keep one product in reserve for a certificate
 
     def _account(self, history: History) -> _Account:
         account = _Account(0.0, self.vectors, self.pause, 0)
@@ -151,6 +150,6 @@ def predicted_cost(vectors: int, history: History) -> float:
     return history.unit * (history.product_cost * vectors + 2.5)
 
 
-def _too_early(tick: int, history: History, wait: int) -> bool:
+def _too_early(step: int, history: History, wait: int) -> bool:
     last = history.last_teleport
-    return last is not None and tick - last < wait
+    return last is not None and step - last < wait

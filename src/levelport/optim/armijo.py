@@ -27,9 +27,8 @@ from torch import Tensor
 from levelport import checks
 from levelport.numerics.armijo import Decrease, armijo_search
 from levelport.objective import Objective, Point
-from levelport.optim.closures import StepLoss
+from levelport.optim.closures import FlatOptimizer, StepLoss
 from levelport.optim.step_rule import Arrival, Step, StepRule, after_teleport, newton_step_size
-from levelport.optim.torch_base import FlatOptimizer
 
 _LONGEST = 1e6  # step size of a search, so that one on a function without a minimum ends
 

@@ -3,7 +3,8 @@
 Optimizers here take a *loss-only* callable, ``lambda: loss_fn(model(x), y)``: values, gradients and Hessian-vector
 products all follow from it. :class:`StepLoss` is also a closure in torch's sense (it puts gradients into ``.grad``
 and returns the loss), so every torch optimizer takes it as it is. A *standard* closure, which calls ``backward()`` by
-itself, is good for steps, but nothing can be teleported on it.
+itself, is good for steps, but nothing can be teleported on it. :class:`FlatOptimizer` is the base class of the torch
+optimizers here.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from levelport.objective import Cost, Ledger, ObjectiveError
-from levelport.objectives.function import as_scalar_loss, differentiable
+from levelport.objectives.function import SPARSE_GRADIENT, as_scalar_loss, differentiable
 from levelport.objectives.isolation import RandomState, isolated
+from levelport.vectors import norm
 
 _FRAMEWORKS = (
     "Where a framework makes the closure, or gradients are accumulated or scaled, let a levelport.Teleporter teleport "
@@ -255,3 +258,46 @@ def _looking(parameters: Iterable[Tensor]) -> Iterator[dict[Tensor, Tensor]]:
 def _version(tensor: Tensor) -> int:
     """Changes with every write; tensors of inference mode do not count theirs."""
     return -1 if tensor.is_inference() else tensor._version
+
+
+class FlatOptimizer(torch.optim.Optimizer):
+    """An optimizer whose step depends on the gradient of all groups together.
+
+    Closures return the loss as a tensor, as everywhere in torch's documentation. Torch's stubs say ``float``; that is
+    why overrides of ``step``, and calls of it with a closure, are exempt from the type check.
+    """
+
+    def parameters(self) -> list[Tensor]:
+        """The parameters to optimise: those with ``requires_grad``, of all groups."""
+        return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+
+    def all_parameters(self) -> list[Tensor]:
+        """Those of all groups, frozen ones as well: what ``zero_grad()`` clears."""
+        return [p for group in self.param_groups for p in group["params"]]
+
+    @staticmethod
+    def moving(group: dict[str, Any]) -> list[tuple[Tensor, Tensor]]:
+        """The parameters of ``group`` that a step moves, with their gradients: frozen ones may hold an old one."""
+        return [(p, p.grad) for p in group["params"] if p.requires_grad and p.grad is not None]
+
+    def gradient_norm(self) -> float:
+        """‖g‖ over everything that moves."""
+        gradients = [gradient for group in self.param_groups for _, gradient in self.moving(group)]
+        if any(gradient.layout != torch.strided for gradient in gradients):
+            raise ObjectiveError(SPARSE_GRADIENT)
+        norms = [norm(gradient) for gradient in gradients]
+        return float(torch.linalg.vector_norm(torch.stack(norms))) if norms else 0.0
+
+    @torch.no_grad()
+    def descend(self, group: dict[str, Any], size: float) -> None:
+        """p ← p - size · ∇f for the parameters of ``group``."""
+        for p, gradient in self.moving(group):
+            p.sub_(gradient, alpha=size)
+
+    def required(self, closure: Callable[[], Tensor] | None) -> Callable[[], Tensor]:
+        """``closure``, or an error that shows how to pass one."""
+        if closure is None:
+            raise TypeError(
+                f"{type(self).__name__}.step needs the loss: call optimizer.step(lambda: loss_fn(model(x), y))."
+            )
+        return closure

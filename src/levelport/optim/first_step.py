@@ -8,7 +8,7 @@ too long there: a method with a fixed one would jump out of the valley. So the f
 λ the curvature along ∇f(w⁺) that the teleport reports. It ends at f ≤ f(w), with a gradient of ordinary size, or does
 not take place (:func:`take_first_step`). Nor does it take place where f is more curved along that step than the
 method's step size can bear, or where its own next step would climb (:class:`StabilityLimit`): the valley is lower, but
-too narrow for a fixed step. What happens after that is watched by :mod:`levelport.optim.undo`.
+too narrow for a fixed step. What happens after that is watched by :mod:`levelport.optim.policy`.
 """
 
 from __future__ import annotations

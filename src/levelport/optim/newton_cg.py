@@ -20,9 +20,8 @@ from levelport.numerics.newton import newton_step
 from levelport.numerics.strong_wolfe import strong_wolfe
 from levelport.objective import Objective, Point
 from levelport.objectives.parameters import ParametersObjective
-from levelport.optim.closures import StepLoss
+from levelport.optim.closures import FlatOptimizer, StepLoss
 from levelport.optim.step_rule import Arrival, Step, StepRule
-from levelport.optim.torch_base import FlatOptimizer
 
 
 def newton_direction(point: Point, max_hvps: int) -> Tensor:

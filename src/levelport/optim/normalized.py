@@ -13,9 +13,8 @@ from torch import Tensor
 
 from levelport import checks
 from levelport.objective import Objective, Point
-from levelport.optim.closures import StepLoss
+from levelport.optim.closures import FlatOptimizer, StepLoss
 from levelport.optim.step_rule import Arrival, Step, StepRule
-from levelport.optim.torch_base import FlatOptimizer
 
 
 @dataclass(frozen=True)

@@ -9,22 +9,248 @@ every step,
    from the move before, and say what became of it (:meth:`TeleportPolicy.made`).
 
 All state is here: plain numbers, and the way back from the last move.
+
+A move ends at no higher a loss (:mod:`levelport.optim.first_step`), but what the method does next may still go wrong:
+its momentum points elsewhere, or its step size is too long for the new valley. :class:`UndoMonitor` looks at the losses
+that follow. Where one rises above the level that was left, or climbs far from the lowest since, the move is undone.
+After each undone move in a row the schedule is ignored for 1, 3, 7, … requests.
+
+Losses of mini-batches rise by themselves. How far is told by those before the move; where too few of them were seen, by
+the first ones after it, and until then only a sharp rise counts. A level is a loss of the steps, never of something
+else that was teleported on: only losses of one kind can be compared.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Generic
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, Generic, TypeVar
 
 from levelport.objective import Objective, Point
 from levelport.optim.first_step import FirstStep, StabilityLimit, take_first_step
-from levelport.optim.history import History
-from levelport.optim.schedules import Schedule
-from levelport.optim.undo import Back, UndoMonitor
+from levelport.optim.schedules import History, Schedule
 from levelport.solvers import Move, Solver, State, move_from
+
+_PATIENCE = 10  # steps after a move in which losses must not rise above the level at all
+_WATCHED = 50  # steps after a move in which they must not climb again
+_TOLERATED = 0.05  # of the lowest loss since the move, by which they may
+_REGAINED = 0.25  # and part of what the move and the steps after it have gained
+_FEWEST = 5  # losses from which the noise of the run can be judged before a move
+_SHARP = 3.0  # times the level: what a loss may rise above it while the noise is not known
+
+KEPT = 20
+"""Losses from which the noise of the run is judged, where so many are known."""
+
+Back = TypeVar("Back")
+"""Whatever leads back: parameters and state of an optimizer, a point and the state of a step rule."""
+
+
+class RecentLosses:
+    """The last losses of a run, without a gap, and how far they jump by themselves.
+
+    Attributes:
+        since: how many there were since the last teleport.
+    """
+
+    def __init__(self, known: Iterable[float] = (), since: int = 0) -> None:
+        self._known: deque[float] = deque(known, maxlen=KEPT)
+        self.since = since
+
+    def add(self, value: float) -> None:
+        """Remember the loss before a step; an unknown one ends the row."""
+        if math.isfinite(value):
+            self._known.append(value)
+            self.since += 1
+        else:
+            self.clear()
+
+    def clear(self) -> None:
+        """There was a gap."""
+        self._known.clear()
+        self.since = 0
+
+    @property
+    def last(self) -> float:
+        """The loss before the last step; NaN where it is unknown."""
+        return self._known[-1] if self._known else math.nan
+
+    @property
+    def jump(self) -> float | None:
+        """The largest rise from one loss to the next: what the batches, or the optimizer, do without a teleport.
+
+        Among the losses since the last teleport, where there are enough; None where there are not enough at all.
+        """
+        if len(self._known) < _FEWEST:
+            return None
+        among = list(self._known)[-max(self.since, _FEWEST) :]
+        return max(later - earlier for earlier, later in pairwise(among))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers."""
+        return {"known": list(self._known), "since": self.since}
+
+
+@dataclass
+class _Watched:
+    """The losses after a move, held against the level that it left.
+
+    Attributes:
+        level: the loss before it; where that is NaN, the first one after it.
+        margin: what the run jumps by itself; None while it is unknown.
+        lowest: the lowest loss since.
+        steps: taken since.
+        known_from: the step from which the margin was known.
+    """
+
+    level: float
+    margin: float | None = None
+    lowest: float = math.inf
+    steps: int = 0
+    known_from: int = 0
+
+    def learn(self, jump: float | None) -> None:
+        """The largest rise from one loss to the next without a move: the test begins."""
+        if jump is not None:
+            self.margin = 2.0 * max(0.0, jump) + 1e-6 * abs(self.level)
+            self.known_from = self.steps
+
+    def rises(self, value: float) -> bool:
+        """Whether the loss is above the level that was left, or climbs again: the valley was too narrow after all."""
+        self.steps += 1
+        self.lowest = min(self.lowest, value)
+        self.level = value if math.isnan(self.level) else self.level
+        if not math.isfinite(value):
+            return True
+        if self.margin is None:
+            return value > self.level + _SHARP * abs(self.level)
+        won = max(0.0, self.level - self.lowest)
+        climbs = value > self.lowest + max(_TOLERATED * abs(self.lowest), _REGAINED * won) + self.margin
+        return climbs or (self.steps <= self.known_from + _PATIENCE and value > self.level + self.margin)
+
+    @property
+    def proved(self) -> bool:
+        """Whether the move has stood the first test."""
+        return self.margin is not None and self.steps >= self.known_from + _PATIENCE
+
+    @property
+    def ended(self) -> bool:
+        """Whether what happens from now on is no longer the move's doing."""
+        return self.steps >= _WATCHED
+
+
+class UndoMonitor(Generic[Back]):
+    """Watches the losses after the last move.
+
+    Args:
+        noisy: whether losses may rise by themselves, from batch to batch; f itself does not.
+
+    Attributes:
+        undone: moves taken back.
+        back: what leads back from the last move; None where there is none to watch.
+    """
+
+    def __init__(self, *, noisy: bool = False) -> None:
+        self.undone = 0
+        self.back: Back | None = None
+        self._watch: _Watched | None = None
+        self._noisy = noisy
+        self._recent = RecentLosses()
+        self._skip = 0  # requests of the schedule that are still ignored
+        self._failures = 0  # in a row
+
+    @property
+    def watching(self) -> bool:
+        """Whether a move may still be undone, so that the next loss is asked for."""
+        return self._watch is not None
+
+    @property
+    def steps(self) -> int:
+        """Taken since the last move, while it is watched."""
+        return 0 if self._watch is None else self._watch.steps
+
+    def rises(self, value: float) -> bool:
+        """Whether the last move should be undone, now that the loss is ``value``."""
+        if self._watch is None:
+            return False
+        if self._watch.margin is None and self._recent.since >= KEPT:
+            self._watch.learn(self._recent.jump)
+        if self._watch.rises(value):
+            return True
+        self._failures = 0 if self._watch.proved else self._failures
+        if self._watch.ended:
+            self.end()
+        return False
+
+    def blames_move(self, before: float, value: float) -> bool:
+        """Whether a rise to ``value`` is the move's doing: the loss at the point that was left is still the level.
+
+        ``before`` is this step's loss there. Where it is higher, too, the data have changed.
+        """
+        assert self._watch is not None
+        if not math.isfinite(before):
+            return False
+        if self._watch.margin is None or not math.isfinite(value):
+            return not value <= before
+        return before <= self._watch.level + self._watch.margin
+
+    def undo(self) -> Back:
+        """The way back from the last move, which counts as a failure."""
+        back = self.back
+        assert back is not None
+        self.end()
+        self.undone += 1
+        self._failures += 1
+        self._skip = 2**self._failures - 1
+        return back
+
+    def unseen(self) -> None:
+        """A step was taken without a look at the loss before it."""
+        self._recent.clear()
+        if self._watch is not None:
+            self._watch.steps += 1
+            if self._watch.ended:
+                self.end()
+
+    def end(self) -> None:
+        """Watch no longer. The copy on the way back is as large as the parameters and the state."""
+        self.back, self._watch = None, None
+
+    def grants(self, due: bool, value: float) -> bool:
+        """Whether a teleport that is due before the step from ``value`` may take place."""
+        self._recent.add(value)
+        if due and self._skip > 0:
+            self._skip -= 1
+            return False
+        return due
+
+    def watch(self, level: float, back: Back) -> None:
+        """A move has been made, from the loss ``level`` of the steps; NaN where it was made on something else."""
+        self._watch, self.back = _Watched(self._recent.last if math.isnan(level) else level), back
+        self._watch.learn(self._recent.jump if self._noisy else 0.0)
+
+    def forget(self) -> None:
+        """After a teleport, whatever came of it, the losses before it say little about the noise after it."""
+        self._recent.since = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers; the way back is the owner's to store."""
+        return {
+            "undone": self.undone,
+            "skip": self._skip,
+            "failures": self._failures,
+            "recent": self._recent.state_dict(),
+            "watch": None if self._watch is None else asdict(self._watch),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], back: Back | None) -> None:
+        """The inverse of :meth:`state_dict`."""
+        self.undone, self._skip, self._failures = state["undone"], state["skip"], state["failures"]
+        self._recent = RecentLosses(**state["recent"])
+        self._watch = None if state["watch"] is None else _Watched(**state["watch"])
+        self.back = back
 
 
 @dataclass(frozen=True)
@@ -57,8 +283,10 @@ class TeleportPolicy(Generic[Back]):
     Attributes:
         history: what the schedule knows.
         monitor: the undo monitor.
-        counts: what happened how often: "steps", "trials", "teleports", "descents", and why moves were refused.
+        counts: "trials", and what came of them: "teleports", "descents".
         cost: gradient equivalents of all trials.
+        declined: steps since the schedule last asked for a teleport.
+        undoes: whether moves are watched and may be undone.
     """
 
     def __init__(
@@ -71,26 +299,23 @@ class TeleportPolicy(Generic[Back]):
         self.monitor: UndoMonitor[Back] = UndoMonitor(noisy=noisy)
         self.counts: Counter[str] = Counter()
         self.cost = 0.0
-        self._undoes = undoes and first_step
+        self.declined = 0
+        self.undoes = undoes and first_step
         self._state: State = {}
 
-    @property
-    def undoes(self) -> bool:
-        """Whether moves are watched and may be undone."""
-        return self._undoes
-
-    def due(self, tick: int | None, value: float, cost: float) -> bool:
+    def due(self, step: int | None, value: float, cost: float, judged: float | None = None) -> bool:
         """Whether to teleport before the step from the loss ``value``, when the run has cost ``cost``.
 
-        ``tick`` is the number of this step for the schedule; None where it has nothing to decide.
+        ``step`` is its number; None where the schedule is not asked. ``judged`` is what an adaptive schedule goes by,
+        if not the loss of the step.
         """
-        return self.monitor.grants(tick is not None and self.asks(tick, value, cost), value)
-
-    def asks(self, tick: int, value: float, cost: float) -> bool:
-        """Whether the schedule asks for a teleport; undone moves may make the policy ignore it."""
-        if self.schedule.watches:
-            self.history.observe(tick, value, cost)
-        return self.schedule.due(tick, self.history)
+        asked = False
+        if step is not None:
+            if self.schedule.watches:
+                self.history.observe(step, value if judged is None else judged, cost)
+            asked = self.schedule.due(step, self.history)
+        self.declined = 0 if asked else self.declined + 1
+        return self.monitor.grants(asked, value)
 
     def move(
         self,
@@ -110,8 +335,7 @@ class TeleportPolicy(Generic[Back]):
             due: whether the schedule asked for it, so that its limits apply.
             max_cost, max_seconds: what is left of the budget of the run.
         """
-        limits = self.schedule.limits(self.history) if due else None
-        solver = self.solver if limits is None else limits.of(self.solver)
+        solver = self.schedule.limit(self.solver, self.history) if due else self.solver
         if max_cost < math.inf or max_seconds < math.inf:
             solver = solver.within(max_cost=max_cost, max_seconds=max_seconds)
         move = move_from(start, objective, solver, self._state, certify=False)
@@ -132,7 +356,7 @@ class TeleportPolicy(Generic[Back]):
 
     def watch(self, level: float, back: Back) -> None:
         """Watch the losses after a move from the loss ``level``; ``back`` leads to where it started."""
-        if self._undoes:
+        if self.undoes:
             self.monitor.watch(level, back)
 
     def state_dict(self) -> dict[str, Any]:
@@ -142,6 +366,7 @@ class TeleportPolicy(Generic[Back]):
             "monitor": self.monitor.state_dict(),
             "counts": dict(self.counts),
             "cost": self.cost,
+            "declined": self.declined,
             "solver": dict(self._state),
         }
 
@@ -150,5 +375,5 @@ class TeleportPolicy(Generic[Back]):
         self.history.load_state_dict(state["history"])
         self.monitor.load_state_dict(state["monitor"], back)
         self.counts = Counter(state["counts"])
-        self.cost = state["cost"]
+        self.cost, self.declined = state["cost"], state["declined"]
         self._state = dict(state["solver"])

@@ -16,8 +16,8 @@ import math
 from dataclasses import dataclass
 
 from levelport import checks
-from levelport.optim.history import History
-from levelport.optim.schedules import Limits, Schedule
+from levelport.optim.schedules import History, Schedule
+from levelport.solvers import Solver
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,6 @@ class Probes(Schedule):
     max_vectors: int = 64
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         checks.number("start", self.start, above=0.0)
         checks.whole("max_vectors", self.max_vectors, at_least=1)
 
@@ -41,10 +40,11 @@ class Probes(Schedule):
     def watches(self) -> bool:
         return True
 
-    def limits(self, history: History) -> Limits:
-        return Limits(max(1, min(self.max_vectors, int(0.25 * history.ticks[-1].cost))), 0.0)
+    def limit(self, solver: Solver, history: History) -> Solver:
+        vectors = max(1, min(self.max_vectors, int(0.25 * history.ticks[-1].cost)))
+        return solver.within(vectors + 1, 0.0)  # solvers keep one product in reserve for a certificate
 
-    def due(self, tick: int, history: History) -> bool:
+    def due(self, step: int, history: History) -> bool:
         pause = due_at = self.start
         for trial in history.trials:
             if math.isnan(trial.decrease):

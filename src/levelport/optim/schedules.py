@@ -1,113 +1,196 @@
-"""When to teleport, decided in advance. The adaptive schedule is in :mod:`levelport.optim.affordable`.
+"""When to teleport, and what a schedule can see of a run. The adaptive one is in :mod:`levelport.optim.affordable`.
 
-A schedule is a frozen description. What it decides depends on the tick (the number of the step or epoch, from 0) and
-the :class:`~levelport.optim.history.History` alone, so a run resumes from a checkpoint of those two.
+A schedule is a frozen description. What it decides depends on the number of the step, from 0, and on the
+:class:`History` alone, which is plain numbers: a run resumes from a checkpoint of those two.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import math
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Any
 
 from levelport import checks
-from levelport.optim.history import History
 from levelport.solvers import Solver
 
-_NOTHING = History()  # what fixed schedules are shown
+KEPT_TICKS = 512
+"""Older ticks are forgotten; no schedule looks further back."""
 
-Unit = Literal["steps", "epochs"]
+JUMP_TICKS = 20
+"""Plain ticks by which the noise of the losses is judged."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What a schedule allows one teleport.
+@dataclass(slots=True)  # one per step: frozen ones take longer to make
+class Tick:
+    """One look at the run, before the teleport of that step if there is one.
 
     Attributes:
-        max_hvps: products for its model.
-        least_decrease: where the model predicts less decrease of f, the move is not made.
+        index: the number of the step.
+        value: f there.
+        cost: gradient equivalents spent up to here.
     """
 
-    max_hvps: int
-    least_decrease: float
-
-    def of(self, solver: Solver) -> Solver:
-        """``solver`` with these limits. One product is added, which solvers keep in reserve for a certificate."""
-        return solver.within(self.max_hvps + 1, self.least_decrease)
+    index: int
+    value: float
+    cost: float
 
 
 @dataclass(frozen=True)
-class Schedule(ABC):
-    """Decides when to teleport.
+class Trial:
+    """One teleport and the steps up to the next tick.
 
-    Args:
-        unit: what is counted. In epochs, a teleport takes place at the first step of an epoch.
+    Attributes:
+        index: the tick at which it happened.
+        cost: gradient equivalents of the teleport; of the whole tick once that is known.
+        decrease: of f from before the teleport to the next tick; NaN until that is known.
+        plain_rate: decrease of f per gradient equivalent of the plain steps before it; NaN if there were none.
+        cost_before: the cost of the run when it began.
+        scale: what losses are measured against there.
+        jump: the largest rise between plain losses before it.
     """
 
-    unit: Unit = field(default="steps", kw_only=True)
+    index: int
+    cost: float
+    decrease: float = math.nan
+    plain_rate: float = math.nan
+    cost_before: float = 0.0
+    scale: float = 1.0
+    jump: float = 0.0
 
-    def __post_init__(self) -> None:
-        checks.one_of("unit", self.unit, ("steps", "epochs"))
+
+class History:
+    """Ticks and teleports of a run.
+
+    Attributes:
+        product_cost: gradient equivalents of a Hessian-vector product, as the solver makes them.
+        unit: of a gradient of the loss that is teleported on, in gradients of steps.
+    """
+
+    def __init__(self) -> None:
+        self.ticks: list[Tick] = []
+        self.trials: list[Trial] = []
+        self.product_cost = 1.0
+        self.unit = 1.0
+
+    def observe(self, index: int, value: float, cost: float) -> None:
+        """Record a tick; completes the record of a teleport at the previous one."""
+        if self.trials and self.ticks and self.trials[-1].index == self.ticks[-1].index:
+            before, trial = self.ticks[-1], self.trials[-1]
+            # The cost of the tick, teleport and ordinary step together.
+            self.trials[-1] = replace(trial, cost=cost - before.cost, decrease=before.value - value)
+        self.ticks.append(Tick(index, value, cost))
+        if len(self.ticks) > 2 * KEPT_TICKS:
+            del self.ticks[:-KEPT_TICKS]
+
+    def teleported(self, cost: float) -> None:
+        """Record a teleport at the last tick, with its cost."""
+        plain, now = self.plain_ticks(), self.ticks[-1]
+        self.trials.append(
+            Trial(
+                now.index,
+                cost,
+                plain_rate=self.plain_rate(),
+                cost_before=now.cost,
+                scale=self.scale,
+                jump=jump_of(plain[-JUMP_TICKS:]),
+            )
+        )
+
+    @property
+    def scale(self) -> float:
+        """What losses are measured against: |f|, or the decrease so far where f may be negative."""
+        now = self.ticks[-1].value
+        return max(now if now > 0.0 else self.ticks[0].value - now, 1e-300)
+
+    @property
+    def last_teleport(self) -> int | None:
+        """The tick of the last teleport."""
+        return self.trials[-1].index if self.trials else None
+
+    def plain_ticks(self) -> list[Tick]:
+        """The ticks since the last teleport: between two of them there were plain steps only."""
+        last = self.last_teleport
+        if last is None:
+            return self.ticks
+        plain = len(self.ticks)
+        while plain > 0 and self.ticks[plain - 1].index > last:  # there are few of them where teleports are frequent
+            plain -= 1
+        return self.ticks[plain:]
+
+    def plain_rate(self, window: int = 10) -> float:
+        """Decrease of f per gradient equivalent over the last ``window`` plain ticks; NaN before two of them.
+
+        Where the last teleport left too few plain ticks, the rate known at that teleport is the best there is.
+        """
+        recent = self.plain_ticks()[-window - 1 :]
+        if len(recent) >= 2 and recent[-1].cost > recent[0].cost:
+            return (recent[0].value - recent[-1].value) / (recent[-1].cost - recent[0].cost)
+        return self.trials[-1].plain_rate if self.trials else math.nan
+
+    def fastest_rate(self, window: int, among: int) -> float:
+        """The largest such rate over ``window`` ticks in a row among the last ``among`` plain ones.
+
+        Progress comes in bursts. What a trial may cost is judged by this rate: just before a burst the mean is too low.
+        """
+        recent = self.plain_ticks()[-among - 1 :]
+        rates = [
+            (first.value - last.value) / (last.cost - first.cost)
+            for first, last in zip(recent, recent[window:], strict=False)
+            if last.cost > first.cost
+        ]
+        return max([*rates, self.plain_rate(window)])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers in lists and dicts."""
+        ticks = [[tick.index, tick.value, tick.cost] for tick in self.ticks]
+        return {"ticks": ticks, "trials": [asdict(trial) for trial in self.trials]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The inverse of :meth:`state_dict`."""
+        self.ticks = [Tick(*tick) for tick in state["ticks"]]
+        self.trials = [Trial(**trial) for trial in state["trials"]]
+
+
+def jump_of(ticks: list[Tick]) -> float:
+    """The largest rise from one loss to the next: what batches, or the optimizer, do without a teleport."""
+    return max((later.value - earlier.value for earlier, later in pairwise(ticks)), default=0.0)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Decides when to teleport. Those that are fixed in advance define :meth:`next`, adaptive ones :meth:`due`."""
 
     @property
     def watches(self) -> bool:
         """Whether the decision depends on losses."""
         return False
 
-    @abstractmethod
-    def due(self, tick: int, history: History) -> bool:
-        """Whether to teleport before the step of this tick. ``history`` ends with this tick."""
+    def next(self, step: int) -> int | None:
+        """The first step from this one on before which a teleport may take place; None where there is none left."""
+        return step
 
-    def tick(self, step: int, steps_per_epoch: int | None) -> int | None:
-        """Which tick begins with this step; None inside an epoch."""
-        if self.unit == "steps":
-            return step
-        assert steps_per_epoch is not None
-        epoch, inside = divmod(step, steps_per_epoch)
-        return None if inside else epoch
+    def due(self, step: int, history: History) -> bool:
+        """Whether to teleport before this step. For schedules that watch, ``history`` ends with it."""
+        return self.next(step) == step
 
-    def planned(self, step: int, steps_per_epoch: int | None) -> bool:
-        """Whether a teleport before this step is known in advance."""
-        tick = self.tick(step, steps_per_epoch)
-        return not self.watches and tick is not None and self.due(tick, _NOTHING)
-
-    @property
-    def last(self) -> int | None:
-        """The last tick before which a teleport can take place; None where there is always another one."""
-        return None
-
-    def left(self, step: int, steps_per_epoch: int | None) -> bool:
-        """Whether a teleport may still come, before this step or a later one."""
-        if self.last is None or self.unit == "steps":
-            return self.last is None or step <= self.last
-        assert steps_per_epoch is not None
-        return step <= self.last * steps_per_epoch
-
-    def limits(self, history: History) -> Limits | None:
-        """What the teleport that is due may use; None leaves it to the solver's own limits."""
-        return None
+    def limit(self, solver: Solver, history: History) -> Solver:
+        """``solver`` with what the teleport that is due may use."""
+        return solver
 
     def declines_because(self, history: History) -> str:
         """Why no teleport was due for many steps, for people; empty where that was decided in advance."""
         return ""
-
-    @property
-    def _one(self) -> str:
-        return self.unit.removesuffix("s")
 
 
 @dataclass(frozen=True)
 class Never(Schedule):
     """No teleports but those made by hand."""
 
-    def due(self, tick: int, history: History) -> bool:
-        return False
-
-    @property
-    def last(self) -> int:
-        return -1
+    def next(self, step: int) -> None:
+        return None
 
     def __str__(self) -> str:
         return "never"
@@ -115,11 +198,11 @@ class Never(Schedule):
 
 @dataclass(frozen=True)
 class Every(Schedule):
-    """At start, start + period, start + 2 period, ..., before ``stop``.
+    """At start, start + period, start + 2 period, ..., before ``stop``. In epochs: ``Every(2 * len(loader))``.
 
     Example:
         >>> schedule = Every(50, start=5)
-        >>> [tick for tick in range(120) if schedule.due(tick, History())]
+        >>> [step for step in range(120) if schedule.due(step, History())]
         [5, 55, 105]
         >>> print(schedule)
         every 50 steps from step 5
@@ -130,7 +213,6 @@ class Every(Schedule):
     stop: int | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         checks.whole("period", self.period, at_least=1, why="Never() switches teleports off")
         checks.whole("start", self.start, why="the first step is step 0")
         if self.stop is not None:
@@ -138,101 +220,40 @@ class Every(Schedule):
         if self.stop is not None and self.stop <= self.start:
             raise ValueError(f"stop must lie after start, but {self.stop} <= {self.start}: nothing would happen.")
 
-    def due(self, tick: int, history: History) -> bool:
-        past_end = self.stop is not None and tick >= self.stop
-        return tick >= self.start and not past_end and (tick - self.start) % self.period == 0
-
-    @property
-    def last(self) -> int | None:
-        return None if self.stop is None else self.stop - 1 - (self.stop - 1 - self.start) % self.period
+    def next(self, step: int) -> int | None:
+        found = self.start if step <= self.start else step + (self.start - step) % self.period
+        return found if self.stop is None or found < self.stop else None
 
     def __str__(self) -> str:
-        rhythm = f"every {self._one}" if self.period == 1 else f"every {self.period} {self.unit}"
-        end = "" if self.stop is None else f", before {self._one} {self.stop}"
-        return f"{rhythm} from {self._one} {self.start}{end}"
+        rhythm = "every step" if self.period == 1 else f"every {self.period} steps"
+        end = "" if self.stop is None else f", before step {self.stop}"
+        return f"{rhythm} from step {self.start}{end}"
 
 
 @dataclass(frozen=True)
 class At(Schedule):
-    """At the listed steps or epochs. ``At(0)`` teleports once, before the first: teleportation as initialisation."""
+    """At the listed steps. ``At(0)`` teleports once, before the first: teleportation as initialisation.
+
+    Algorithm 1 of the paper has blocks of consecutive teleports: ``At([*range(5, 8), 40])``.
+    """
 
     iterations: tuple[int, ...]
 
-    def __init__(self, iterations: int | Iterable[int], *, unit: Unit = "steps") -> None:
+    def __init__(self, iterations: int | Iterable[int]) -> None:
         listed = tuple(iterations) if isinstance(iterations, Iterable) else (iterations,)
         for iteration in listed:
             checks.whole("iterations", iteration, why="the first step is step 0")
-        object.__setattr__(self, "iterations", tuple(sorted(listed)))
-        object.__setattr__(self, "unit", unit)
-        self.__post_init__()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.iterations:
+        if not listed:
             raise ValueError("iterations is empty; name at least one, or use Never().")
-        for earlier, later in pairwise(self.iterations):
+        for earlier, later in pairwise(sorted(listed)):
             if earlier == later:
                 raise ValueError(f"iterations lists {later} twice; name each once.")
+        object.__setattr__(self, "iterations", tuple(sorted(listed)))
 
-    def due(self, tick: int, history: History) -> bool:
-        return tick in self.iterations
-
-    @property
-    def last(self) -> int:
-        return self.iterations[-1]
+    def next(self, step: int) -> int | None:
+        position = bisect_left(self.iterations, step)
+        return self.iterations[position] if position < len(self.iterations) else None
 
     def __str__(self) -> str:
-        name = self.unit if len(self.iterations) > 1 else self._one
+        name = "steps" if len(self.iterations) > 1 else "step"
         return f"at {name} {', '.join(map(str, self.iterations))}"
-
-
-@dataclass(frozen=True)
-class Blocks(Schedule):
-    """Consecutive teleports: Algorithm 1 of the paper with block indices and sizes {k: b_k}.
-
-    𝒯 = ⋃ₖ {k, k + 1, ..., k + b_k - 1}.
-
-    Example:
-        >>> schedule = Blocks({5: 2, 40: 1})
-        >>> [tick for tick in range(50) if schedule.due(tick, History())]
-        [5, 6, 40]
-    """
-
-    blocks: tuple[tuple[int, int], ...]
-
-    def __init__(self, blocks: Mapping[int, int] | Iterable[tuple[int, int]], *, unit: Unit = "steps") -> None:
-        try:
-            pairs = [(start, length) for start, length in (blocks.items() if isinstance(blocks, Mapping) else blocks)]
-        except (TypeError, ValueError):
-            raise ValueError(f"blocks must be {{start: length}} or pairs of both, not {blocks!r}.") from None
-        for start, length in pairs:
-            checks.whole("the start of a block", start)
-            checks.whole("the length of a block", length, at_least=1)
-        object.__setattr__(self, "blocks", tuple(sorted(pairs)))
-        object.__setattr__(self, "unit", unit)
-        self.__post_init__()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.blocks:
-            raise ValueError("blocks is empty; name at least one {start: length}, or use Never().")
-        end = 0
-        for start, length in self.blocks:
-            if start < end:
-                raise ValueError(
-                    f"the block that starts at {start} overlaps the one before it, which ends at {end - 1}. "
-                    "Shorten the earlier block or merge the two."
-                )
-            end = start + length
-
-    def due(self, tick: int, history: History) -> bool:
-        return any(start <= tick < start + length for start, length in self.blocks)
-
-    @property
-    def last(self) -> int:
-        start, length = self.blocks[-1]
-        return start + length - 1
-
-    def __str__(self) -> str:
-        spans = (f"{start} to {start + length - 1}" if length > 1 else str(start) for start, length in self.blocks)
-        return f"at {self.unit} {', '.join(spans)}"

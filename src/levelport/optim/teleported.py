@@ -25,12 +25,11 @@ from levelport.objective import Objective
 from levelport.objectives.batches import Batches, Loss
 from levelport.objectives.isolation import RandomState
 from levelport.optim.armijo import ArmijoSGD
-from levelport.optim.closures import StepLoss
+from levelport.optim.closures import FlatOptimizer, StepLoss
 from levelport.optim.newton_cg import NewtonCG
 from levelport.optim.result import TeleportStep
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
-from levelport.optim.torch_base import FlatOptimizer
 from levelport.solvers import Solver
 
 _OURS = "levelport"
@@ -61,7 +60,6 @@ class Teleported(FlatOptimizer):
         noise: "refuse" raises if two evaluations at one point differ (dropout), "replay" repeats the random numbers.
         first_step: "included" makes the teleport and a checked gradient step from it one move, "optimizer" leaves that
             step to the optimizer; None chooses by the optimizer.
-        steps_per_epoch: needed by schedules in epochs.
         after_backward: called when the gradients of a step are in ``.grad``, for instance to clip them.
         distribute: wraps the objective of a teleport over several ranks; needs a schedule.
 
@@ -90,7 +88,6 @@ class Teleported(FlatOptimizer):
         metric: Tensor | Literal["optimizer"] | None = None,
         noise: Literal["refuse", "replay"] = "refuse",
         first_step: Literal["included", "optimizer"] | None = None,
-        steps_per_epoch: int | None = None,
         after_backward: Callable[[], object] | None = None,
         distribute: Callable[[Objective], Objective] | None = None,
     ) -> None:
@@ -112,7 +109,6 @@ class Teleported(FlatOptimizer):
             metric=metric,
             noise=noise,
             first_step=first_step,
-            steps_per_epoch=steps_per_epoch,
             distribute=distribute,
         )
         self._linked = False
@@ -189,7 +185,7 @@ class Teleported(FlatOptimizer):
             random=teleporter.noise == "replay" or not self._evaluates_once,
         )
         loss = step_loss.evaluate_first()
-        if step_loss.accumulates and on_other and (self.schedule.watches or teleporter.planned):
+        if step_loss.accumulates and on_other and teleporter.may_be_due:
             raise TypeError(_ACCUMULATED)  # before anything moves
         if self.iteration == 0 and self.schedule.watches:
             self.gradient_norm()  # sparse gradients are refused now, not at the first trial

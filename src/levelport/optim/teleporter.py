@@ -30,14 +30,25 @@ from levelport.objectives.parameters import ParametersObjective
 from levelport.optim.armijo import ArmijoSGD
 from levelport.optim.closures import MAYBE_FORM, NEEDS_LOSS, StepLoss
 from levelport.optim.first_step import UNLIMITED, StabilityLimit, check_unused
-from levelport.optim.moving import moving, part_for, stepping, trainable, whole_with
 from levelport.optim.newton_cg import NewtonCG
-from levelport.optim.policy import Taken, TeleportPolicy
+from levelport.optim.policy import KEPT, Taken, TeleportPolicy
 from levelport.optim.result import TeleportStep
 from levelport.optim.schedules import Schedule
-from levelport.optim.second_moments import check_metric, optimizer_metric
-from levelport.optim.suitable import check_optimizer, check_parameters, check_schedule, innermost, schedule_for
-from levelport.optim.undo import KEPT, OptimizerSnapshot, fingerprint, tell_of_steps
+from levelport.optim.torch_optimizer import (
+    OptimizerSnapshot,
+    check_metric,
+    check_optimizer,
+    check_parameters,
+    check_schedule,
+    innermost,
+    moving,
+    optimizer_metric,
+    schedule_for,
+    stepping,
+    tell_of_steps,
+    trainable,
+    whole_with,
+)
 from levelport.solvers import Solver, solver_named
 
 Hook = Callable[[TeleportStep], object]
@@ -56,7 +67,7 @@ class Teleporter:
 
     By default a move is the teleport *and* the first step from there, checked (:mod:`levelport.optim.first_step`), so
     that the optimizer goes on at no higher a loss and with a gradient of ordinary size; and it is undone, with a
-    warning, if the next losses rise above the level that was left (:mod:`levelport.optim.undo`).
+    warning, if the next losses rise above the level that was left (:mod:`levelport.optim.policy`).
 
     Args:
         optimizer: whose parameters move. It is never asked to step.
@@ -78,7 +89,6 @@ class Teleporter:
             leaves the first step to the optimizer, Algorithm 1 of the paper. None takes "optimizer" for
             :class:`~levelport.optim.ArmijoSGD` and :class:`~levelport.optim.NewtonCG`, whose line searches are safe
             there, and "included" for all others.
-        steps_per_epoch: needed by schedules in epochs.
         distribute: wraps the objective of a teleport, for instance
             ``functools.partial(DistributedObjective, samples=len(shard))``; needs a schedule. None averages over the
             ranks of the default process group, if there is one, as DistributedDataParallel does, so that ranks never
@@ -121,13 +131,12 @@ class Teleporter:
         metric: Tensor | Literal["optimizer"] | None = None,
         noise: Literal["refuse", "replay"] = "refuse",
         first_step: Literal["included", "optimizer"] | None = None,
-        steps_per_epoch: int | None = None,
         distribute: Callable[[Objective], Objective] | None = None,
     ) -> None:
         check_optimizer(optimizer)
         if schedule is None:
             schedule = schedule_for(optimizer, distributed=distribute is not None)
-        check_schedule(schedule, steps_per_epoch, distributed=distribute is not None)
+        check_schedule(schedule, distributed=distribute is not None)
         checks.one_of("momentum", momentum, ("keep", "reset"))
         checks.one_of("noise", noise, ("refuse", "replay"))
         if distribute is not None:
@@ -145,7 +154,6 @@ class Teleporter:
         self.teleport_on = teleport_on
         self.metric = metric
         self.noise = noise
-        self.steps_per_epoch = steps_per_epoch
         searches = isinstance(innermost(optimizer), (ArmijoSGD, NewtonCG))
         included = not searches if first_step is None else first_step == "included"
         self.policy: TeleportPolicy[OptimizerSnapshot] = TeleportPolicy(
@@ -156,14 +164,13 @@ class Teleporter:
             self.policy.history.unit = float(len(teleport_on.batches))
         self.last_teleport: TeleportStep | None = None
         self.iteration, self.spent, self.moved = 0, 0.0, False
-        self._weighed = self.parameters() if isinstance(metric, Tensor) else []  # whose weights these are
+        self._weights: dict[Tensor, Tensor] = {}  # of each parameter, where the metric is given
+        if isinstance(metric, Tensor):
+            parts = metric.split([p.numel() for p in self.parameters()])
+            self._weights = dict(zip(self.parameters(), parts, strict=True))
         self._distribute = distribute
-        self._losses: list[float] = []  # since the last tick of a schedule in epochs
         self._looked = False  # at the loss before the step to come
-        self._silent = 0  # steps since the last trial of an adaptive schedule
-        self._next, self._scanned = -1, 0  # the next planned teleport that is known, and where to look for another
         self._warned: set[str] = set()
-        self._known: Tensor | None = None  # fingerprint of the parameters after the last step, while a move is watched
         self._hooks: OrderedDict[int, Hook] = OrderedDict()
         tell_of_steps(optimizer, self._stepped)
 
@@ -256,7 +263,7 @@ class Teleporter:
 
     def count(self) -> None:
         """Count a step whose loss is not known; an error if the schedule asks for it there."""
-        if self.schedule.watches or self.planned:
+        if self.may_be_due:
             raise TypeError(
                 f"the schedule ({self.schedule}) needs the loss: call step(lambda: loss_fn(model(x), y)). If gradients "
                 "come from elsewhere (a GradScaler, accumulation), use schedule=Never() and call teleport(loss) "
@@ -265,38 +272,33 @@ class Teleporter:
         self.iteration += 1
 
     @property
-    def planned(self) -> bool:
-        """Whether a schedule that is fixed in advance has a teleport before the next step."""
-        return self.schedule.planned(self.iteration, self.steps_per_epoch)
+    def may_be_due(self) -> bool:
+        """Whether the schedule may ask for a teleport before the next step."""
+        return self.schedule.next(self.iteration) == self.iteration
 
     @property
     def left(self) -> bool:
         """Whether the schedule may still ask for a teleport, before the next step or a later one."""
-        return self.schedule.left(self.iteration, self.steps_per_epoch)
+        return self.schedule.next(self.iteration) is not None
 
     @property
     def needs_loss(self) -> bool:
         """Whether the loss before the next step is needed: by the schedule or by the undo monitor."""
-        if self.policy.monitor.watching or (self.schedule.watches and self.teleport_on is None):
+        if self.policy.monitor.watching:
             return True
-        if not self.policy.undoes or self.schedule.watches:
-            return False
-        self._scanned = max(self._scanned, self.iteration)
-        while self._next < self.iteration and self._scanned < self.iteration + KEPT:
-            if self.schedule.planned(self._scanned, self.steps_per_epoch):
-                self._next = self._scanned
-            self._scanned += 1
-        return self._next >= self.iteration
+        if self.schedule.watches:
+            return self.teleport_on is None
+        coming = self.schedule.next(self.iteration)
+        return self.policy.undoes and coming is not None and coming < self.iteration + KEPT
 
     def _undo_if_risen(self, loss: Loss | None, value: float | None) -> bool:
         """Take the last move back if the loss has risen since, and if that is the move's doing."""
         monitor = self.policy.monitor
         if not monitor.watching or value is None:
             return False
-        back, known = monitor.back, self._known
+        back = monitor.back
         assert back is not None
-        parameters = self.parameters()
-        if not back.leads_to(parameters) or (known is not None and not known.equal(fingerprint(parameters))):
+        if not back.leads_back(self.parameters()):
             monitor.end()  # layers were frozen, or someone else has written to the parameters
             return False
         if not monitor.rises(value):
@@ -325,28 +327,22 @@ class Teleporter:
     def _due(self, loss: Loss | None, value: float | None) -> bool:
         """Tell the policy what is new, and ask it."""
         schedule, step_value = self.schedule, math.nan if value is None else value
-        tick = schedule.tick(self.iteration, self.steps_per_epoch)
+        step: int | None = self.iteration
         if not schedule.watches:
-            return self.policy.due(tick, step_value, self.spent)
-        seen = step_value
+            return self.policy.due(step, step_value, self.spent)
+        judged = step_value
         if self.teleport_on is not None:
             if self.iteration % max(1, math.ceil(0.5 * self.policy.history.unit / _SHARE)):
-                tick = None
-            if tick is not None:
-                seen = agreed(self._value_on(self.teleport_on), self.parameters()[0].device)
-        elif schedule.unit == "epochs":
-            self._losses.append(step_value)
-            if tick is not None:
-                seen, self._losses = sum(self._losses) / len(self._losses), []
-        due = tick is not None and self.policy.asks(tick, seen, self.spent)
-        due = due and bool(stepping(self.optimizer))  # without steps there is nothing to compare a trial with
-        self._silent = 0 if due else self._silent + 1
-        if self._silent == _SILENT:
+                step = None
+            else:
+                judged = agreed(self._value_on(self.teleport_on), self.parameters()[0].device)
+        due = self.policy.due(step, step_value, self.spent, judged)
+        if self.policy.declined == _SILENT:
             why = schedule.declines_because(self.policy.history)
             fixed = ", or teleport_on=Batches(loss, batches)" if self.teleport_on is None else ""
             advice = f"schedule=Every(50){fixed}"
             self._warn("silent", f"no teleport in {_SILENT} steps: {why}. Pass {advice}, to teleport. (Said once.)")
-        return self.policy.monitor.grants(due, step_value)
+        return due and bool(stepping(self.optimizer))  # without steps there is nothing to compare a trial with
 
     def _value_on(self, loss: Loss | Batches) -> float:
         """The loss that is teleported on, at the parameters, without a trace."""
@@ -404,7 +400,6 @@ class Teleporter:
         if self.moved:
             left = whole_with(inner.parameters, start, self.parameters())
             self.policy.watch(level, OptimizerSnapshot.to(left, self.parameters(), self.optimizer))
-            self._known = fingerprint(self.parameters())
             if self.momentum == "reset":
                 self.optimizer.state.clear()
         self.policy.made(taken, self.moved, unit * result.cost.gradient_equivalents, due=due)
@@ -446,12 +441,12 @@ class Teleporter:
         now = moving(self.optimizer)
         if not isinstance(self.metric, Tensor):
             return optimizer_metric(self.optimizer, now)
-        if not {id(p) for p in self._weighed}.issuperset(id(p) for p in now):
+        if any(p not in self._weights for p in now):
             raise ValueError(
                 "metric has weights for the parameters that moved when the Teleporter was made; others have joined "
                 "them since. Make a new one, with weights for all."
             )
-        return part_for(now, self._weighed, self.metric)
+        return torch.cat([self._weights[p] for p in now])
 
     def _unused(self, loss: Loss | Batches, step_loss: Loss | None) -> Objective | None:
         """The loss on samples that a teleport on ``loss`` does not use, as far as there is one."""
@@ -485,9 +480,9 @@ class Teleporter:
         ]
         if self.last_teleport is not None:
             lines.append(f"last       {self.last_teleport.message}")
-        if self.schedule.watches and self.policy.history.ticks and self._silent:
+        if self.schedule.watches and self.policy.history.ticks and self.policy.declined:
             why = self.schedule.declines_because(self.policy.history)
-            lines.append(f"declined   for {self._silent} steps: {why}")
+            lines.append(f"declined   for {self.policy.declined} steps: {why}")
         return "\n".join(lines)
 
     def _warn(self, once: str, message: str) -> None:
@@ -502,8 +497,8 @@ class Teleporter:
         if not self._looked:
             self.policy.monitor.unseen()
         self._looked = False
-        if self.policy.monitor.watching:
-            self._known = fingerprint(self.parameters())
+        if self.policy.monitor.back is not None:
+            self.policy.monitor.back.follow()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -515,15 +510,13 @@ class Teleporter:
         return {
             "iteration": self.iteration,
             "spent": self.spent,
-            "losses": list(self._losses),
-            "silent": self._silent,
             "policy": self.policy.state_dict(),
             "back": None if back is None else back.state_dict(self.optimizer),
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Resume. ``last_teleport`` is None until the next teleport."""
-        missing = {"iteration", "spent", "losses", "silent", "policy", "back"} - set(state_dict)
+        missing = {"iteration", "spent", "policy", "back"} - set(state_dict)
         if missing:
             raise ValueError(
                 f"the checkpoint has no {', '.join(sorted(missing))}: it is not one of Teleporter.state_dict(), or of "
@@ -533,9 +526,7 @@ class Teleporter:
         snapshot = None if back is None else OptimizerSnapshot.of(back, self.optimizer)
         self.policy.load_state_dict(state_dict["policy"], snapshot)
         self.iteration, self.spent = state_dict["iteration"], state_dict["spent"]
-        self._losses, self._silent = list(state_dict["losses"]), state_dict["silent"]
-        self.last_teleport, self._known = None, None
-        self._next, self._scanned = -1, 0
+        self.last_teleport = None
 
     def __repr__(self) -> str:
         return f"Teleporter({self.schedule}, solver={self.solver}, momentum={self.momentum!r})"

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from levelport import Every, ModuleObjective, ObjectiveError, Teleported, Teleporter
 from levelport.objectives.parameters import ParametersObjective
-from levelport.optim import NewtonCG
 
 
 class Holder(nn.Module):
@@ -33,14 +32,9 @@ def of_a_module(parameters: list[nn.Parameter]) -> ModuleObjective:
     return ModuleObjective(Holder(parameters), lambda output, y: output + y.sum(), torch.zeros(1), torch.zeros(1))
 
 
-def newton_step(parameters: list[nn.Parameter]) -> None:
-    NewtonCG(parameters).step(lambda: Holder(parameters)(torch.zeros(1)))
-
-
 DOORS: list[Callable[[list[nn.Parameter]], object]] = [
     live,
     of_a_module,
-    newton_step,
     lambda parameters: Teleported(torch.optim.SGD(parameters, lr=0.1), Every(1)),
     lambda parameters: Teleporter(torch.optim.SGD(parameters, lr=0.1), Every(1)),
 ]

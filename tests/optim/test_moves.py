@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from levelport.optim import At, Batches, Every, Never, NormalizedSGD, Teleported, Teleporter, WhileAffordable
+from levelport.optim import At, Batches, Every, Never, Teleported, Teleporter, WhileAffordable
 from levelport.optim.affordable import largest_cost
 from levelport.optim.first_step import FirstStep, StabilityLimit
 from levelport.optim.schedules import History, Schedule
@@ -254,7 +254,7 @@ def test_defaults_follow_the_kind_of_the_optimizer() -> None:
     for other, name in (
         (torch.optim.SGD(weight, lr=0.1, momentum=0.9), "SGD with momentum"),
         (torch.optim.AdamW(weight), "AdamW"),
-        (NormalizedSGD(weight), "NormalizedSGD"),
+        (torch.optim.RMSprop(weight), "RMSprop"),
     ):
         with pytest.raises(ValueError, match=rf"schedule: {name} has no default.*Every\(50\).*Never\(\)"):
             Teleported(other)
@@ -445,10 +445,20 @@ def test_the_batch_of_the_step_is_a_sample_that_was_not_used() -> None:
         assert nn.functional.mse_loss(model(x[8:]), y[8:]).item() <= before * (1 + 1e-6)
 
 
+class FixedLength(torch.optim.Optimizer):
+    """Steps of one length."""
+
+    def step(self, closure: Any = None) -> Any:
+        loss = closure()
+        for p in self.param_groups[0]["params"]:
+            p.data.sub_(p.grad, alpha=0.1 / float(p.grad.norm()))
+        return loss
+
+
 def test_a_fluctuation_near_the_minimum_does_not_lead_back_to_the_level() -> None:
     """Steps of one length circle around the minimum: that is no reason to give up all that a teleport has won."""
     w = nn.Parameter(torch.tensor([7.5, -4.0], dtype=torch.float64))
-    optimizer = Teleported(NormalizedSGD([w], lr=0.1), At(6))
+    optimizer = Teleported(FixedLength([w], {}), At(6))
     losses = [float(optimizer.step(lambda: (w[0] + 2 * w[1] - 7) ** 2 + (2 * w[0] + w[1] - 5) ** 2)) for _ in range(30)]
     assert optimizer.teleporter.teleports == 1
     assert max(losses[7:]) < 0.1 < 80.0 < losses[6]

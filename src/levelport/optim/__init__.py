@@ -4,10 +4,9 @@ from levelport.objectives.batches import Batches
 from levelport.optim._minimize import minimize
 from levelport.optim.affordable import WhileAffordable
 from levelport.optim.armijo import Armijo, ArmijoSGD
-from levelport.optim.fixed_step import FixedStep, Momentum
+from levelport.optim.fixed_step import FixedStep, Momentum, Normalized
 from levelport.optim.lbfgs import LBFGS
-from levelport.optim.newton_cg import Newton, NewtonCG
-from levelport.optim.normalized import Normalized, NormalizedSGD
+from levelport.optim.newton_cg import Newton
 from levelport.optim.polyak import Polyak, PolyakSGD
 from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus, TeleportStep
 from levelport.optim.schedules import At, Every, Never, Schedule
@@ -29,9 +28,7 @@ __all__ = [
     "Momentum",
     "Never",
     "Newton",
-    "NewtonCG",
     "Normalized",
-    "NormalizedSGD",
     "Polyak",
     "PolyakSGD",
     "Schedule",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -20,10 +21,9 @@ from levelport.objectives.metric import InMetric
 from levelport.objectives.numpy import from_arrays, is_array
 from levelport.optim.armijo import Armijo
 from levelport.optim.first_step import StabilityLimit
-from levelport.optim.fixed_step import FixedStep, Momentum
+from levelport.optim.fixed_step import FixedStep, Momentum, Normalized
 from levelport.optim.lbfgs import LBFGS
 from levelport.optim.newton_cg import Newton
-from levelport.optim.normalized import Normalized
 from levelport.optim.policy import Taken, TeleportPolicy
 from levelport.optim.polyak import Polyak
 from levelport.optim.probes import Probes
@@ -163,8 +163,8 @@ def minimize(
     policy: TeleportPolicy[tuple[Point, Any]] = TeleportPolicy(schedule, chosen, first_step=included)
     policy.history.product_cost = chosen.product_cost(objective.dtype)
     run = _Run(objective if weighted is None else weighted, limits, callback)
-    with full_precision(objective.device), progress_bar(progress, max_iterations, max_cost) as show:
-        run.show = show
+    bar = progress_bar(max_iterations, max_cost) if progress else nullcontext(run.show)
+    with full_precision(objective.device), bar as run.show:
         first = objective.at(flat, curvature=not schedule.watches and schedule.due(0, History()))
         status = _descend(run, rule, policy, first if weighted is None else weighted.around(first))
     last = run.users(run.point)

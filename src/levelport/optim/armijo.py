@@ -28,7 +28,7 @@ from levelport import checks
 from levelport.numerics.armijo import Decrease, armijo_search
 from levelport.objective import Objective, Point
 from levelport.optim.closures import FlatOptimizer, StepLoss
-from levelport.optim.step_rule import Arrival, Step, StepRule, after_teleport, newton_step_size
+from levelport.optim.step_rule import Arrival, Step, StepRule
 
 _LONGEST = 1e6  # step size of a search, so that one on a function without a minimum ends
 
@@ -62,7 +62,7 @@ class Armijo(StepRule):
         return True
 
     def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
-        known = after_teleport(arrival) if self.use_curvature else None
+        known = arrival.newton_step if arrival is not None and self.use_curvature else None
         size_of_gradient = point.gradient_norm
         decrease = Decrease.at(point.value, self.c, objective.dtype)
         by_slopes: bool | None = None
@@ -136,7 +136,7 @@ class ArmijoSGD(FlatOptimizer):
 
     def after_teleport(self, curvature: float) -> None:
         """Start the next search at 1/λ."""
-        self.param_groups[0]["newton_step"] = newton_step_size(curvature)
+        self.param_groups[0]["newton_step"] = Arrival(curvature).newton_step
 
     # torch's own signature has closures that return float.
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor:  # type: ignore[override]

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from levelport.objective import Cost, Ledger, ObjectiveError
+from levelport.objective import Ledger, ObjectiveError
 from levelport.objectives.function import SPARSE_GRADIENT, as_scalar_loss, differentiable
 from levelport.objectives.isolation import RandomState, isolated
 from levelport.vectors import norm
@@ -157,12 +157,6 @@ class StepLoss:
             torch.clear_autocast_cache()  # in older versions of torch the copies made here have no graph
         return value
 
-    def charge(self, cost: Cost) -> None:
-        """Add what an optimizer spent on the same loss by other means."""
-        self.ledger.values += cost.values
-        self.ledger.gradients += cost.gradients
-        self.ledger.hvps += cost.hvps
-
     def _replayed(self) -> RandomState:
         if self.random_state is None:  # the loss has no random numbers, as far as its caller knows
             self.random_state = RandomState.capture(self._device)
@@ -266,10 +260,6 @@ class FlatOptimizer(torch.optim.Optimizer):
     Closures return the loss as a tensor, as everywhere in torch's documentation. Torch's stubs say ``float``; that is
     why overrides of ``step``, and calls of it with a closure, are exempt from the type check.
     """
-
-    def parameters(self) -> list[Tensor]:
-        """The parameters to optimise: those with ``requires_grad``, of all groups."""
-        return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
 
     def all_parameters(self) -> list[Tensor]:
         """Those of all groups, frozen ones as well: what ``zero_grad()`` clears."""

@@ -1,4 +1,4 @@
-"""Gradient descent with a fixed step, with and without momentum. The torch optimizer for both is torch's SGD."""
+"""Gradient descent with a fixed step size, with and without momentum (in torch: SGD), or a fixed step length."""
 
 from __future__ import annotations
 
@@ -64,3 +64,21 @@ class Momentum(StepRule):
         gradient = point.gradient
         buffer = gradient if buffer is None else self.momentum * buffer + (1.0 - self.dampening) * gradient
         return Step(objective.at(point.x - self.lr * buffer), buffer, self.lr)
+
+
+@dataclass(frozen=True)
+class Normalized(StepRule):
+    """x⁺ = x - lr ∇f(x)/‖∇f(x)‖: the direction is the gradient's, the length is lr, however steep the slope.
+
+    Args:
+        lr: the length of a step.
+    """
+
+    lr: float
+
+    def __post_init__(self) -> None:
+        checks.positive(lr=self.lr)
+
+    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
+        size = self.lr / point.gradient_norm if point.gradient_norm > 0.0 else 0.0
+        return Step(objective.at(point.x - size * point.gradient), None, size)

@@ -23,7 +23,7 @@ from levelport import checks
 from levelport.numerics.lbfgs import QuasiNewton
 from levelport.numerics.strong_wolfe import strong_wolfe
 from levelport.objective import Objective, Point
-from levelport.optim.step_rule import Arrival, Step, StepRule, after_teleport
+from levelport.optim.step_rule import Arrival, Step, StepRule
 from levelport.vectors import norm
 
 _MOST_PAIRS = 400
@@ -58,7 +58,8 @@ class LBFGS(StepRule):
                 model.forget()  # the pairs describe other regions
         if not model.informed:
             size = point.gradient_norm
-            initial = after_teleport(arrival) or min(1.0, 1.0 / size if size > 0.0 else 1.0)
+            known = None if arrival is None else arrival.newton_step
+            initial = known or min(1.0, 1.0 / size if size > 0.0 else 1.0)
             if size > 0.0:  # no less than what shows in x, whatever its unit
                 initial = max(initial, math.sqrt(torch.finfo(objective.dtype).eps) * (float(norm(point.x)) / size))
             found = strong_wolfe(objective.at, point, -point.gradient, initial=initial)

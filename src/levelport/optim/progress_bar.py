@@ -10,11 +10,8 @@ from levelport.optim.result import MinimizeRow
 
 
 @contextmanager
-def progress_bar(shown: bool, max_iterations: int, max_cost: float) -> Iterator[Callable[[MinimizeRow], None]]:
+def progress_bar(max_iterations: int, max_cost: float) -> Iterator[Callable[[MinimizeRow], None]]:
     """A function to call with every new row."""
-    if not shown:
-        yield lambda row: None
-        return
     try:
         from rich.console import Console
         from rich.progress import Progress, TextColumn

@@ -27,6 +27,11 @@ class Arrival:
 
     curvature: float = math.nan
 
+    @property
+    def newton_step(self) -> float | None:
+        """1/λ, the Newton step size at a KKT point of the teleport, where ∇²f ∇f = λ ∇f; None unless λ > 0."""
+        return 1.0 / self.curvature if self.curvature > 0.0 else None
+
 
 @dataclass(frozen=True)
 class Step:
@@ -68,13 +73,3 @@ class StepRule(ABC):
     def learn(self, objective: Objective, state: Any, pairs: tuple[Tensor, Tensor]) -> Any:
         """The state with the pairs (v, ∇²f v), rows of two matrices, that a teleport has paid for."""
         return state
-
-
-def newton_step_size(curvature: float) -> float | None:
-    """1/λ, the Newton step size at a KKT point of the teleport, where ∇²f ∇f = λ ∇f; None unless λ > 0."""
-    return 1.0 / curvature if curvature > 0.0 else None
-
-
-def after_teleport(arrival: Arrival | None) -> float | None:
-    """:func:`newton_step_size` of the teleport that led here, if its first step is still to be taken."""
-    return None if arrival is None else newton_step_size(arrival.curvature)

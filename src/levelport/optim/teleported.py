@@ -26,7 +26,6 @@ from levelport.objectives.batches import Batches, Loss
 from levelport.objectives.isolation import RandomState
 from levelport.optim.armijo import ArmijoSGD
 from levelport.optim.closures import FlatOptimizer, StepLoss
-from levelport.optim.newton_cg import NewtonCG
 from levelport.optim.result import TeleportStep
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
@@ -175,8 +174,8 @@ class Teleported(FlatOptimizer):
             self.wrapped.step()
             return None
         teleporter, on_other = self.teleporter, self.teleporter.teleport_on is not None
-        searches = isinstance(self.wrapped, (ArmijoSGD, NewtonCG))  # they need the loss itself
-        either = not searches and (on_other or not teleporter.left)
+        # A line search needs the loss itself.
+        either = not isinstance(self.wrapped, ArmijoSGD) and (on_other or not teleporter.left)
         step_loss = StepLoss(
             closure,
             self.all_parameters(),

@@ -30,7 +30,6 @@ from levelport.objectives.parameters import ParametersObjective
 from levelport.optim.armijo import ArmijoSGD
 from levelport.optim.closures import MAYBE_FORM, NEEDS_LOSS, StepLoss
 from levelport.optim.first_step import UNLIMITED, StabilityLimit, check_unused
-from levelport.optim.newton_cg import NewtonCG
 from levelport.optim.policy import KEPT, Taken, TeleportPolicy
 from levelport.optim.result import TeleportStep
 from levelport.optim.schedules import Schedule
@@ -87,8 +86,7 @@ class Teleporter:
             An adaptive schedule does not require a teleport at this step, so there "refuse" only warns, once.
         first_step: "included" makes the teleport and a checked gradient step of size 1/λ from it one move; "optimizer"
             leaves the first step to the optimizer, Algorithm 1 of the paper. None takes "optimizer" for
-            :class:`~levelport.optim.ArmijoSGD` and :class:`~levelport.optim.NewtonCG`, whose line searches are safe
-            there, and "included" for all others.
+            :class:`~levelport.optim.ArmijoSGD`, whose line search is safe there, and "included" for all others.
         distribute: wraps the objective of a teleport, for instance
             ``functools.partial(DistributedObjective, samples=len(shard))``; needs a schedule. None averages over the
             ranks of the default process group, if there is one, as DistributedDataParallel does, so that ranks never
@@ -154,7 +152,7 @@ class Teleporter:
         self.teleport_on = teleport_on
         self.metric = metric
         self.noise = noise
-        searches = isinstance(innermost(optimizer), (ArmijoSGD, NewtonCG))
+        searches = isinstance(innermost(optimizer), ArmijoSGD)
         included = not searches if first_step is None else first_step == "included"
         self.policy: TeleportPolicy[OptimizerSnapshot] = TeleportPolicy(
             schedule, solver_named(solver), first_step=included, noisy=True, undoes=distribute is None

@@ -36,7 +36,6 @@ from levelport.optim import (
     FixedStep,
     Momentum,
     Newton,
-    NewtonCG,
     Normalized,
     Polyak,
     PolyakSGD,
@@ -50,7 +49,7 @@ NAMES: dict[str, Any] = {name: getattr(levelport, name) for name in levelport.__
 NAMES |= {"torch": torch, "nn": nn, "math": math, "SQP": SQP, "Auto": Auto}
 NAMES |= {
     rule.__name__: rule
-    for rule in (ArmijoSGD, NewtonCG, PolyakSGD, LBFGS, Armijo, FixedStep, Momentum, Newton, Normalized, Polyak)
+    for rule in (ArmijoSGD, PolyakSGD, LBFGS, Armijo, FixedStep, Momentum, Newton, Normalized, Polyak)
 }
 
 DOORS = ["teleport", "minimize", "Teleported", "Teleporter"]
@@ -322,7 +321,6 @@ def _call(door: str, arguments: list[str], rng: random.Random, dtype: str) -> li
             "torch.optim.LBFGS([p], max_iter=2)",
             "ArmijoSGD([p])",
             "PolyakSGD([p], lr=1.0)",
-            "NewtonCG([p])",
         ]
     )
     if rng.random() < 0.2:

@@ -447,7 +447,7 @@ def test_methods_of_the_wrapped_optimizer_stay_visible() -> None:
     assert not hasattr(copy.copy(optimizer), "nothing_of_the_kind")
 
 
-@pytest.mark.parametrize("inner", ["polyak", "normalized"])
+@pytest.mark.parametrize("inner", ["polyak"])
 def test_first_order_optimizers_take_standard_closures_too(inner: str) -> None:
     results = []
     for standard in (False, True):

@@ -16,7 +16,7 @@ from levelport_lab.bench.tables import Results, of_kind
 KEY = ["problem", "tool", "entry", "side"]
 WRONG = 0.01
 """Error relative to the half width from which an end counts as wrong."""
-SHOWN = ("MINOS, gradients", "MINOS", "lmfit", "pyPESTO", "SLSQP", "trust-constr")
+SHOWN = ("MINOS, gradients", "lmfit", "pyPESTO", "SLSQP")
 
 
 def interval_rows(results: Results) -> pd.DataFrame:
@@ -66,48 +66,42 @@ def scored(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def interval_tables(rows: pd.DataFrame) -> list[Table]:
-    """Return the cost per end, and the accuracy by kind of problem."""
+    """Return the cost per end, and the accuracy on regular and curved problems."""
     ends = scored(rows)
-    return [_costs(ends), *(_accuracy(ends, kind) for kind in ("regular", "curved"))]
-
-
-def _median(ends: pd.DataFrame, column: str, problem: str, tool: str) -> float:
-    """The median over the ends of a problem; NaN where the tool was not run."""
-    own = ends[(ends["problem"] == problem) & (ends["tool"] == tool)]
-    return float(own[column].median()) if len(own) else math.nan
-
-
-def _ordered(ends: pd.DataFrame) -> list[str]:
-    return [name for name in likelihoods() if name in set(ends["problem"])]
+    return [_costs(ends), _accuracy(ends)]
 
 
 def _costs(ends: pd.DataFrame) -> Table:
-    """The median cost per end with the set-up shared over all 2d ends; a dash where a tool was not run."""
+    """The median cost per end with the set-up shared over all 2d ends; a dash where a tool was not run.
+
+    Problems that differ in nothing but the seed share a row.
+    """
     tools = ["levelport", *(tool for tool in SHOWN if tool in set(ends["tool"]))]
+    alike: dict[str, list[str]] = {}
+    for name in likelihoods():
+        if name in set(ends["problem"]):
+            alike.setdefault(name.rsplit(" ", 1)[0], []).append(name)
     cells = []
-    for name in _ordered(ends):
-        marked = f"{name} *" if likelihoods()[name].fresh else name
-        cells.append([marked, *(number(_median(ends, "total", name, tool)) for tool in tools)])
+    for kind, names in alike.items():
+        label = names[0] if len(names) == 1 else f"{kind}, {len(names)} seeds"
+        own = ends[ends["problem"].isin(names)]
+        medians = own.groupby("tool")["total"].median()
+        marked = f"{label} *" if likelihoods()[names[0]].fresh else label
+        cells.append([marked, *(number(float(medians.get(tool, math.nan))) for tool in tools)])
     return Table("cost per end", ["problem", *tools], cells)
 
 
-def _accuracy(ends: pd.DataFrame, kind: str) -> Table:
-    chosen = ends[(ends["kind"] == kind) & ends["error"].notna()]
+def _accuracy(ends: pd.DataFrame) -> Table:
+    """How many ends are claimed, and how many of those are wrong."""
+    known = ends[ends["error"].notna()]
     cells = []
-    for tool in (tool for tool in ARMS if tool in set(chosen["tool"])):
-        own = chosen[chosen["tool"] == tool]
-        wrong = own["error"] > WRONG
-        claimed = own["claimed"] == 1
-        finite = own["error"][np.isfinite(own["error"])]
-        cells.append(
-            [
-                tool,
-                str(len(own)),
-                f"{int(claimed.sum())}",
-                f"{int((wrong & claimed).sum())}",
-                f"{int((wrong & ~claimed).sum())}",
-                number(float(finite.median()), 2),
-            ]
-        )
-    header = ["tool", "ends", "claimed", "wrong, claimed", "wrong, said so", "median error"]
-    return Table(f"accuracy, {kind}", header, cells)
+    for tool in (tool for tool in ARMS if tool in set(known["tool"])):
+        row = [tool]
+        for kind in ("regular", "curved"):
+            own = known[(known["tool"] == tool) & (known["kind"] == kind)]
+            claimed = own[own["claimed"] == 1]
+            wrong = int((claimed["error"] > WRONG).sum())
+            row += [f"{len(claimed)} of {len(own)}", str(wrong)] if len(own) else ["-", "-"]
+        cells.append(row)
+    header = ["tool", "regular: claimed", "of these wrong", "curved: claimed", "of these wrong"]
+    return Table("accuracy", header, cells)

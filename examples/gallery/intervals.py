@@ -28,9 +28,10 @@ def negative_log_likelihood(w: Tensor) -> Tensor:
 
 def draw(axes: Axes, result: IntervalResult[Tensor], title: str) -> None:
     for i, row in enumerate(result.rows()):
-        axes.plot([row["wald_lower"], row["wald_upper"]], [i + 0.2] * 2, color="0.6", lw=2)
-        axes.plot([row["lower"], row["upper"]], [i, i], color="tab:blue", lw=3)
+        axes.plot([row["wald_lower"], row["wald_upper"]], [i + 0.2] * 2, color="0.6", lw=2, label=None if i else "Wald")
+        axes.plot([row["lower"], row["upper"]], [i, i], color="tab:blue", lw=3, label=None if i else "likelihood")
         axes.plot([row["estimate"]], [i], "o", color="black", ms=4)
+    axes.legend(fontsize="small")
     axes.set_yticks(range(len(result.names)), result.names)
     axes.invert_yaxis()
     axes.set_title(title)

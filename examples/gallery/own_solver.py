@@ -63,7 +63,7 @@ def main() -> Figure:
         axes.minorticks_off()
         axes.legend()
     longer.set_ylabel("gain of the gradient norm")
-    lower.set(ylabel="f after the best gradient step / f before", yscale="log", ylim=(1e-9, 2.0))
+    lower.set(ylabel="f after the best gradient step / f before", yscale="log", ylim=(1e-10, 2.0))
     print("gains of 100 darts:", [round(gain, 2) for gain in gains["darts"]])
     return picture
 

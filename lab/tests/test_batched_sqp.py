@@ -62,7 +62,7 @@ def test_members_that_cannot_start_stay_alone(name: str) -> None:
     assert together.hvps[[0, 2]].max() <= 1
 
 
-def test_a_member_that_has_converged_waits_for_nobody() -> None:
+def test_converged_member_does_not_wait_for_others() -> None:
     """Near the minimum of a quadratic-like loss one eigenvector rules: with a loose tolerance that is a KKT point."""
     named, W = members("logreg/blood", 2)
     loose = replace(SQP.released(), epsilon=1e9, delta=1e9)

@@ -259,7 +259,7 @@ def test_a_cluster_without_its_package_says_what_to_install(
         list(Backend(name).compute(sweep(1, 0.0)))
 
 
-def test_a_dask_cluster_that_nobody_joins_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dask_cluster_without_workers_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(backends, "_PATIENCE", 1)
     with (

@@ -1,4 +1,4 @@
-"""Theory against practice as a picture: gaps and bounds over iterations, and the certificate of every teleport."""
+"""Bounds beside measurements as a picture: gaps and bounds over iterations, and the certificate of every teleport."""
 
 from __future__ import annotations
 

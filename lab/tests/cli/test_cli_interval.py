@@ -68,6 +68,7 @@ def test_collinear_columns_are_unbounded_and_predictions_are_not() -> None:
         (("logreg/blood", "--rise", "1", "--quantity", "zz"), "'zz' is not a quantity"),
         (("logreg/blood", "--rise", "1", "--quantity", "p99999"), "p0 to p148"),
         (("logreg/blood", "--rise", "-1"), "rise"),
+        (("logreg/blood", "--confidence", "1e-300"), "confidence must lie between"),
         (("logreg/blood", "--rise", "1", "--plot", "x.doc"), "x.doc"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Counts of evaluations on a fixed set of problems: a change that makes things dearer does not go unnoticed.
+"""Counts of evaluations on a fixed set of problems: a change that costs more does not go unnoticed.
 
 A run is deterministic on one machine; between machines rounding may turn one decision, which shifts a count by a step
 or two. So the tolerance is small but not zero, and where rounding decides a whole step of a teleport (it does on

@@ -1,4 +1,4 @@
-"""Theory against practice on problems at hand, the picture, and the two commands."""
+"""Bounds and measurements on problems at hand, the picture, and the two commands."""
 
 from __future__ import annotations
 

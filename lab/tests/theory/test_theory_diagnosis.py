@@ -251,7 +251,7 @@ def test_own_functions_and_modules_are_taken_as_they_are() -> None:
 
 
 def test_a_draw_is_not_a_victory() -> None:
-    """Where both reach the minimum to rounding, nobody has won."""
+    """Where both reach the minimum to rounding, neither has won."""
     race = Race(1.0 + 1e-16, Cost(hvps=3), 1.0, 5, 1.0, rounding=1e-15)
     assert not race.teleport_wins
     assert Race(1.1, Cost(hvps=3), 1.0, 5, 1.0, rounding=1e-15).teleport_wins

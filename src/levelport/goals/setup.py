@@ -47,7 +47,7 @@ def rise_of(rise: float | None, confidence: float | None, *, freedom: int = 1) -
     if rise is not None:
         checks.number("rise", rise, above=0.0, below=math.inf)
         return float(rise)
-    checks.number("confidence", confidence, above=0.0, below=1.0, why="it is a probability, such as 0.95")
+    checks.number("confidence", confidence, above=1e-100, below=1.0, why="it is a probability, such as 0.95")
     assert confidence is not None
     if freedom == 2:
         return -math.log1p(-float(confidence))

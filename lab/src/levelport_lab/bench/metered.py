@@ -5,8 +5,8 @@ has been evaluated (a value alone is a trial, not yet an iterate), and ends the 
 reached or the budget is spent. So no competitor is measured by a rule of its own.
 
 :class:`NumpyFunctions` and :class:`TorchFunction` are the same objective as other libraries ask for it. Both keep the
-last point, so that calls at the same x share its evaluations: SciPy asks for value and gradient separately, and nobody
-is charged twice for that.
+last point, so that calls at the same x share its evaluations: SciPy asks for value and gradient separately, and is not
+charged twice for that.
 """
 
 from __future__ import annotations

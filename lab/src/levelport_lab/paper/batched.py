@@ -114,7 +114,7 @@ class BatchedLogistic(BatchedProblem):
         return F.logsigmoid(margins).mean(dim=0).neg_().add_(W.square().sum(dim=1), alpha=self.reg)
 
     def accuracies(self, W: Tensor, wanted: Tensor | None = None) -> Tensor:
-        # A margin of 0 is a prediction of -1, so that it is right for the label -1 only; measure zero in practice.
+        # A margin of 0 is a prediction of -1, so that it is right for the label -1 only; of measure zero.
         return (self._signed_test @ W.T > 0).double().mean(dim=0)
 
 

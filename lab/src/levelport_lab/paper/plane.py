@@ -148,7 +148,7 @@ def experiment(
 
 def figure(experiments: Sequence[PlaneExperiment]) -> Figure:
     """One row per function: paths through the level sets; objective and gradient norm over steps; objective over cost,
-    since a step may be dear and a teleport is not free."""
+    since a step may be expensive and a teleport is not free."""
     picture = Figure(figsize=(14.0, 3.6 * len(experiments)), layout="constrained")
     rows = picture.subplots(len(experiments), 4, squeeze=False, width_ratios=[1.2, 1.0, 1.0, 1.0])
     for one, (plane, objective, gradient, spent) in zip(experiments, rows, strict=True):

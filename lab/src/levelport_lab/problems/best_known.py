@@ -1,4 +1,4 @@
-"""Best values known of problems that nobody can solve for certain: a small table that only ever improves.
+"""Best values known of problems without a certified optimum: a small table that only ever improves.
 
 The table that ships with the package is ``best_known.json``; values found on this machine go to a table of the same
 form in the cache, and the smaller of the two counts. Each entry says how it was found. To enter a point of your own

@@ -1,7 +1,7 @@
 """Gradient descent with teleports exactly as the theorems mean it: the yardstick for the bounds.
 
 Not an optimizer for use (:mod:`levelport.optim` has those): the line search finds the *largest* Armijo step, which the
-theorems need and which is dear, and everything the theorems speak of is recorded.
+theorems need and which is expensive, and everything the theorems speak of is recorded.
 """
 
 from __future__ import annotations

@@ -119,6 +119,22 @@ def test_released_search_in_the_plane_takes_their_steps() -> None:
     assert (plain.facts["steps_to_gap_1e-6"], teleported.facts["steps_to_gap_1e-6"]) == (25, 9)
 
 
+def test_where_teleports_help_most_is_judged_by_shares() -> None:
+    (conclusion,) = [one for one in STUDIES["fig5"].conclusions if one.name == "mnist-pronounced"]  # type: ignore[attr-defined]
+    medians = {("mnist", method): (2.0, 1.5) for method in Method}
+    medians["mnist", Method.ARMIJO] = medians["mnist", Method.NORMALIZED] = (0.2, 0.1)
+    assert conclusion.check(medians)[0]
+    medians["mnist", Method.SGD] = (2.0, 0.9)
+    assert not conclusion.check(medians)[0]
+
+
+def test_another_optimum_is_judged_on_pima_alone() -> None:
+    (conclusion,) = [one for one in STUDIES["fig18"].conclusions if one.name == "fig18-pima"]  # type: ignore[attr-defined]
+    medians = {("pima", Method.SGD): (1.0, 1.01), ("ringnorm", Method.SGD): (1.0, 2.0)}
+    assert not conclusion.check(medians)[0]
+    assert conclusion.check({("pima", Method.SGD): (1.0, 0.9)})[0]
+
+
 def test_figures_can_be_restricted_to_data_sets_and_images() -> None:
     curves = STUDIES["fig18"].specs(replace(FULL, sets=("pima", "blood")))
     assert {spec.problem for spec in curves} == {"mlp-relu-100-100/pima"}  # type: ignore[attr-defined]

@@ -236,6 +236,21 @@ def _all_better(medians: Medians) -> tuple[bool, str]:
     return all(after < before for before, after in medians.values()), _in_words(medians)
 
 
+def _most_for_search_and_normalized(medians: Medians) -> tuple[bool, str]:
+    shares = {method: after / before for (_, method), (before, after) in medians.items()}
+    ranked = sorted(shares, key=lambda method: shares[method])
+    words = ", ".join(f"{method.label} {shares[method] - 1.0:+.0%}" for method in ranked)
+    return set(ranked[:2]) == {Method.ARMIJO, Method.NORMALIZED}, words
+
+
+def _another_optimum_on_pima(medians: Medians) -> tuple[bool, str]:
+    """Whether a method ends at another loss on pima with teleports than without, by more than 5 %."""
+    pairs = {key: pair for key, pair in medians.items() if key[0] == "pima"}
+    if not pairs:
+        raise NotRunError
+    return any(abs(after - before) > 0.05 * before for before, after in pairs.values()), _in_words(pairs)
+
+
 def _all_within_two_points(medians: Medians) -> tuple[bool, str]:
     return all(abs(after - before) <= 0.02 for before, after in medians.values()), _in_words(medians)
 
@@ -269,6 +284,11 @@ class MnistSmooth(MnistStudy):
     title = "MNIST, softplus network, full batch"
     conclusions = (
         Conclusion("mnist-faster", "Teleporting improves every method on a smooth network, full batch.", _all_better),
+        Conclusion(
+            "mnist-pronounced",
+            "Teleporting lowers the final loss most for line search and normalized SGD.",
+            _most_for_search_and_normalized,
+        ),
         Conclusion(
             "mnist-accuracy",
             "Teleporting does not affect test accuracy (within two points).",
@@ -349,4 +369,7 @@ class NetworkCurves(UciCurves):
     sets = ("credit-approval", "pima", "ringnorm")
     quick_sets = ("blood", "pima")
     reg = 1e-2
-    conclusions = (Conclusion("fig18-final", _ENDS, _similar_or_better),)
+    conclusions = (
+        Conclusion("fig18-final", _ENDS, _similar_or_better),
+        Conclusion("fig18-pima", "On pima teleporting leads to another optimum.", _another_optimum_on_pima),
+    )

@@ -112,8 +112,8 @@ def test_released_figures_have_their_own_data_and_settings() -> None:
     assert plane.solver == "released"
 
 
-def test_released_search_in_the_plane_takes_their_steps() -> None:
-    """9 steps against 25 on Booth; a search that also grows the step size takes 7 against 14."""
+def test_search_in_the_plane_takes_the_known_steps() -> None:
+    """9 steps against 25 on Booth, from which it was inferred where the search begins."""
     booth = STUDIES["fig1"].specs(replace(RELEASED, solvers=("published",)))[0]
     plain, teleported, _ = booth.run()
     assert (plain.facts["steps_to_gap_1e-6"], teleported.facts["steps_to_gap_1e-6"]) == (25, 9)

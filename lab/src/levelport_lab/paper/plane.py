@@ -52,9 +52,12 @@ class ExactNewton(StepRule):
 
 @dataclass(frozen=True)
 class BacktrackingArmijo(StepRule):
-    """The released scripts' search in the plane: it begins at 1.25 times the last step size, and shrinks only.
+    """Our reading of the released search in the plane: it begins at 1.25 times the last step size, and shrinks only.
 
-    The library's :class:`Armijo` also grows a step size while it is good enough, so that its steps are longer.
+    What is known of that search is its first step size 1, its factor 0.8, and that it takes 9 steps on Booth after the
+    teleport and 25 without. Where later searches begin was inferred from these counts: begun at the last step size they
+    are 23 and 54, at twice that 9 and 23, and at 1 every time 7 and 14, as with the library's :class:`Armijo`, which
+    also grows a step size while it is good enough.
     """
 
     def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:

@@ -301,3 +301,37 @@ def test_scipy_is_told_of_its_own_names(options: dict[str, Any], words: str) -> 
 
     with pytest.raises(ValueError, match=words):
         optimize.minimize(optimize.rosen, [0.0, 1.0], jac=optimize.rosen_der, method=scipy_method, **options)
+
+
+def test_loggers_record_declined_steps() -> None:
+    """Losses that jump by half: the adaptive schedule never tries, and says so every 200 steps."""
+    weight = nn.Parameter(torch.ones(2))
+    teleporter = Teleporter(torch.optim.SGD([weight], lr=1e-3))
+    scalars_seen: list[tuple[str, int]] = []
+    lines: list[dict[str, Any]] = []
+
+    class Writer:
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            scalars_seen.append((name, int(value)))
+
+        def add_text(self, name: str, text: str, step: int) -> None:
+            assert "losses jump" in text
+
+    class Run:
+        def log(self, line: dict[str, Any], commit: bool) -> None:
+            lines.append(line)
+
+    handles = [log_to_tensorboard(teleporter, Writer()), log_to_wandb(teleporter, Run())]
+
+    def steps(count: int) -> None:
+        for number in range(count):
+            teleporter.maybe(lambda k=number: weight.square().sum() + 1.0 * (k % 2))  # type: ignore[misc]
+
+    with pytest.warns(UserWarning, match="no teleport in 200 steps"):
+        steps(401)
+    assert scalars_seen == [("teleport/declined", 200), ("teleport/declined", 400)]
+    assert [line["teleport/declined"] for line in lines] == [200, 400]
+    for handle in handles:
+        handle.remove()
+    steps(400)
+    assert len(lines) == 2

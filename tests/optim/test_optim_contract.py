@@ -779,3 +779,21 @@ def test_a_line_search_at_a_minimum_does_not_shorten_steps_that_no_value_can_tel
     for _ in range(20):
         optimizer.step(loss)
     assert calls <= 20 * 40  # down to 1e-30 by factors of 0.8 it would be 300 a step
+
+
+@pytest.mark.parametrize("lost", [("iteration",), ("policy",), ("policy", "monitor"), ("policy", "monitor", "skip")])
+def test_incomplete_checkpoints_get_a_sentence(lost: tuple[str, ...]) -> None:
+    weight = nn.Parameter(torch.ones(2))
+    teleporter = Teleporter(torch.optim.SGD([weight], lr=0.1), Every(3))
+    for _ in range(4):
+        teleporter.maybe(lambda: weight.square().sum())
+    whole = teleporter.state_dict()
+    broken = copy.deepcopy(whole)
+    inside = broken
+    for key in lost[:-1]:
+        inside = inside[key]
+    del inside[lost[-1]]
+    with pytest.raises(ValueError, match=rf"checkpoint is incomplete.*{lost[-1]}"):
+        teleporter.load_state_dict(broken)
+    assert teleporter.iteration == 4
+    assert teleporter.policy.state_dict() == whole["policy"]

@@ -21,7 +21,7 @@ from levelport import checks
 from levelport.integrations.deferred import DeferredTeleporter, check_function
 from levelport.integrations.loggers import scalars
 from levelport.optim.schedules import Schedule
-from levelport.optim.teleporter import Hook, Teleporter
+from levelport.optim.teleporter import SILENT_STEPS, Hook, Teleporter
 
 
 class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any where not installed
@@ -33,7 +33,7 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any wh
             off; where that skips a batch by returning None, no teleport takes place. Needed with manual optimization
             and where ``training_step`` updates metrics.
         optimizer: which one, where ``configure_optimizers`` returns several; each may have a callback of its own.
-        log: whether the Trainer's loggers get a line per teleport.
+        log: whether the Trainer's loggers get a line per teleport, and per 200 declined steps.
         on_teleport: called with the result of every teleport.
         how: other arguments of :class:`levelport.Teleporter`, such as ``max_hvps``.
     """
@@ -116,9 +116,15 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any wh
             result = teleporter.maybe(_Call(pl_module, loss))
         except _BatchSkipped:
             result, teleporter.iteration = None, counted  # Lightning counts a step here, too
-        if result is not None and self._log:
+        declined = teleporter.policy.declined if teleporter.schedule.watches else 0
+        metrics: dict[str, float] = {}
+        if result is not None:
+            metrics = scalars(result)
+        elif declined > 0 and declined % SILENT_STEPS == 0:
+            metrics = {"teleport/declined": float(declined)}
+        if metrics and self._log:
             for logger in trainer.loggers:
-                logger.log_metrics(scalars(result), step=trainer.global_step)
+                logger.log_metrics(metrics, step=trainer.global_step)
 
     def state_dict(self) -> dict[str, Any]:
         return {"teleporter": self._deferred.state_dict(), "step": self._step}

@@ -1,4 +1,4 @@
-"""A line per teleport in TensorBoard or Weights & Biases, by ``register_teleport_hook``.
+"""A line per teleport, and per 200 declined steps, in TensorBoard or Weights & Biases, by ``register_teleport_hook``.
 
     log_to_tensorboard(teleporter, SummaryWriter("runs"))
     log_to_wandb(teleporter, wandb.init(mode="offline"))
@@ -43,7 +43,11 @@ def log_to_tensorboard(source: Teleporter | Teleported, writer: Any, *, prefix: 
             writer.add_scalar(name, value, source.iteration)
         writer.add_text(f"{prefix}/status", result.message, source.iteration)
 
-    return source.register_teleport_hook(write)
+    def declined(steps: int, why: str) -> None:
+        writer.add_scalar(f"{prefix}/declined", steps, source.iteration)
+        writer.add_text(f"{prefix}/declined_because", why, source.iteration)
+
+    return source.register_teleport_hook(write, on_decline=declined)
 
 
 def log_to_wandb(source: Teleporter | Teleported, run: Any, *, prefix: str = "teleport") -> RemovableHandle:
@@ -53,4 +57,8 @@ def log_to_wandb(source: Teleporter | Teleported, run: Any, *, prefix: str = "te
         line = {**scalars(result, prefix), f"{prefix}/step": source.iteration, f"{prefix}/status": result.message}
         run.log(line, commit=False)
 
-    return source.register_teleport_hook(write)
+    def declined(steps: int, why: str) -> None:
+        line = {f"{prefix}/declined": steps, f"{prefix}/declined_because": why, f"{prefix}/step": source.iteration}
+        run.log(line, commit=False)
+
+    return source.register_teleport_hook(write, on_decline=declined)

@@ -28,7 +28,7 @@ from levelport.optim.armijo import ArmijoSGD
 from levelport.optim.closures import FlatOptimizer, StepLoss
 from levelport.optim.result import TeleportStep
 from levelport.optim.schedules import Schedule
-from levelport.optim.teleporter import Hook, Teleporter
+from levelport.optim.teleporter import DeclineHook, Hook, Teleporter
 from levelport.solvers import Solver
 
 _OURS = "levelport"
@@ -206,9 +206,9 @@ class Teleported(FlatOptimizer):
         self._prepare_first_step(result)
         return result
 
-    def register_teleport_hook(self, hook: Hook) -> RemovableHandle:
-        """Call ``hook(result)`` after every teleport."""
-        return self.teleporter.register_teleport_hook(hook)
+    def register_teleport_hook(self, hook: Hook, *, on_decline: DeclineHook | None = None) -> RemovableHandle:
+        """Call ``hook(result)`` after every teleport; see :meth:`levelport.Teleporter.register_teleport_hook`."""
+        return self.teleporter.register_teleport_hook(hook, on_decline=on_decline)
 
     def _prepare_first_step(self, result: TeleportStep) -> None:
         # Where no teleport was made, or a lower point taken instead of one, the next step is an ordinary one.

@@ -53,11 +53,14 @@ from levelport.solvers import Solver, solver_named
 Hook = Callable[[TeleportStep], object]
 """Called with what became of every teleport."""
 
+DeclineHook = Callable[[int, str], object]
+"""Called with the number of steps that an adaptive schedule has declined in a row, and why."""
+
 LOG = logging.getLogger("levelport")
 LOG.addHandler(logging.NullHandler())  # silent unless the user configures logging
 
 _REPLAY = "Or pass noise='replay', with which every evaluation of a teleport sees the same random numbers."
-_SILENT = 200  # steps without a trial after which an adaptive schedule says why
+SILENT_STEPS = 200  # steps without a trial after which an adaptive schedule says why, again and again
 _SHARE = 0.05  # of the cost of steps that evaluations of teleport_on for an adaptive schedule may add
 
 
@@ -170,6 +173,7 @@ class Teleporter:
         self._looked = False  # at the loss before the step to come
         self._warned: set[str] = set()
         self._hooks: OrderedDict[int, Hook] = OrderedDict()
+        self._decline_hooks: OrderedDict[int, DeclineHook] = OrderedDict()
         tell_of_steps(optimizer, self._stepped)
 
     @property
@@ -335,11 +339,14 @@ class Teleporter:
             else:
                 judged = agreed(self._value_on(self.teleport_on), self.parameters()[0].device)
         due = self.policy.due(step, step_value, self.spent, judged)
-        if self.policy.declined == _SILENT:
+        declined = self.policy.declined
+        if declined > 0 and declined % SILENT_STEPS == 0:
             why = schedule.declines_because(self.policy.history)
             fixed = ", or teleport_on=Batches(loss, batches)" if self.teleport_on is None else ""
             advice = f"schedule=Every(50){fixed}"
-            self._warn("silent", f"no teleport in {_SILENT} steps: {why}. Pass {advice}, to teleport. (Said once.)")
+            self._warn("silent", f"no teleport in {declined} steps: {why}. Pass {advice}, to teleport. (Said once.)")
+            for hook in list(self._decline_hooks.values()):
+                hook(declined, why)
         return due and bool(stepping(self.optimizer))  # without steps there is nothing to compare a trial with
 
     def _value_on(self, loss: Loss | Batches) -> float:
@@ -456,11 +463,17 @@ class Teleporter:
         inner = ParametersObjective(moving(self.optimizer), other, noise=self.noise)
         return data_parallel(inner, inner.current())
 
-    def register_teleport_hook(self, hook: Hook) -> RemovableHandle:
-        """Call ``hook(result)`` after every teleport, for instance to log it; ``handle.remove()`` ends that."""
+    def register_teleport_hook(self, hook: Hook, *, on_decline: DeclineHook | None = None) -> RemovableHandle:
+        """Call ``hook(result)`` after every teleport, for instance to log it; ``handle.remove()`` ends that.
+
+        ``on_decline(steps, why)`` is called whenever an adaptive schedule has declined for another 200 steps in a row.
+        """
         checks.function("hook", hook, of="result")
-        handle = RemovableHandle(self._hooks)
+        handle = RemovableHandle(self._hooks, extra_dict=self._decline_hooks)
         self._hooks[handle.id] = hook
+        if on_decline is not None:
+            checks.function("on_decline", on_decline, of="steps, why")
+            self._decline_hooks[handle.id] = on_decline
         return handle
 
     def charge(self, gradient_equivalents: float) -> None:
@@ -514,16 +527,20 @@ class Teleporter:
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Resume. ``last_teleport`` is None until the next teleport."""
-        missing = {"iteration", "spent", "policy", "back"} - set(state_dict)
-        if missing:
+        monitor, present = self.policy.monitor, self.policy.state_dict()
+        back = monitor.back
+        try:
+            iteration, spent, stored = state_dict["iteration"], state_dict["spent"], state_dict["back"]
+            snapshot = None if stored is None else OptimizerSnapshot.of(stored, self.optimizer)
+            self.policy.load_state_dict(state_dict["policy"], snapshot)
+        except (KeyError, TypeError, IndexError) as error:
+            self.policy.load_state_dict(present, back)
             raise ValueError(
-                f"the checkpoint has no {', '.join(sorted(missing))}: it is not one of Teleporter.state_dict(), or of "
-                "another version of levelport. Load what it has into the optimizer and let the teleporter start anew."
-            )
-        back = state_dict["back"]
-        snapshot = None if back is None else OptimizerSnapshot.of(back, self.optimizer)
-        self.policy.load_state_dict(state_dict["policy"], snapshot)
-        self.iteration, self.spent = state_dict["iteration"], state_dict["spent"]
+                f"the checkpoint is incomplete ({type(error).__name__}: {error}): it is not one of "
+                "Teleporter.state_dict(), or of another version of levelport. Load what it has into the optimizer and "
+                "let the teleporter start anew."
+            ) from error
+        self.iteration, self.spent = iteration, spent
         self.last_teleport = None
 
     def __repr__(self) -> str:

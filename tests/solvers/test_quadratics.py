@@ -12,7 +12,7 @@ from torch import Tensor
 
 from levelport import Auto, TeleportStatus, teleport
 from levelport.solvers import solver_named
-from levelport.solvers.problem import Certificate, is_kkt
+from levelport.solvers.problem import Certificate, TeleportProblem, is_kkt
 
 EXACT = Auto(memory=100)
 
@@ -139,4 +139,4 @@ def test_a_small_curvature_is_not_taken_for_none() -> None:
     objective = Quadratic(spectrum, torch.eye(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64))
     point = objective.at(torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64))
     assert Certificate.at(point).curvature < 1e-8 * 1e9
-    assert not is_kkt(point, on_level=True, tol=1e-6, length=math.sqrt(2.0))
+    assert not is_kkt(point, TeleportProblem(objective, point), on_level=True, length=math.sqrt(2.0))

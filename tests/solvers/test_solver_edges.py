@@ -62,6 +62,17 @@ def test_quadratic_start_at_the_solution_stays() -> None:
     assert result.gradient_norm == pytest.approx(10.0)
 
 
+def armijo_steps(f: Callable[[Tensor], Tensor], w: Tensor) -> Tensor:
+    """Five steps of gradient descent with backtracking."""
+    size = 1.0
+    for _ in range(5):
+        gradient = torch.func.grad(f)(w)
+        while float(f(w - size * gradient)) > float(f(w) - 0.1 * size * gradient.square().sum()):
+            size *= 0.5
+        w, size = w - size * gradient, 2.0 * size
+    return w
+
+
 def test_derived_radius_on_raw_wine() -> None:
     """Softmax regression on features from 0.1 to 1680, after five steps from 0: the solution is 5000 ‖w‖ away."""
     datasets = pytest.importorskip("sklearn.datasets")
@@ -71,15 +82,29 @@ def test_derived_radius_on_raw_wine() -> None:
     def f(w: Tensor) -> Tensor:
         return nn.functional.cross_entropy(X @ w, y)
 
-    w, size = torch.zeros(13, 3, dtype=torch.float64), 1.0
-    for _ in range(5):
-        gradient = torch.func.grad(f)(w)
-        while float(f(w - size * gradient)) > float(f(w) - 0.1 * size * gradient.square().sum()):
-            size *= 0.5
-        w, size = w - size * gradient, 2.0 * size
-    result = teleport(f, w, Auto(max_hvps=200))
+    result = teleport(f, armijo_steps(f, torch.zeros(13, 3, dtype=torch.float64)), Auto(max_hvps=200))
     assert result.status is TeleportStatus.CONVERGED
     assert result.gain > 27.8  # 20.3 at the derived radius
+
+
+def test_derived_radius_is_widened_on_unscaled_features() -> None:
+    """Features from 0.1 to 1000, after five steps from 0: the derived radius is 0.07, the solution 22 away."""
+    generator = torch.Generator().manual_seed(3)
+    y = torch.arange(90) % 3
+    scale = torch.tensor([0.1, 0.5, 2.0, 10.0, 100.0, 800.0], dtype=torch.float64)
+    centers = torch.tensor(
+        [[1.0, 0.5, 1.5, 1.2, 1.0, 1.3], [1.3, 1.0, 1.0, 1.5, 0.9, 0.7], [0.8, 1.4, 1.2, 0.9, 1.1, 0.9]],
+        dtype=torch.float64,
+    )
+    X = scale * (centers[y] + 0.3 * torch.randn(90, 6, generator=generator, dtype=torch.float64))
+
+    def f(w: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(X @ w, y)
+
+    start = armijo_steps(f, torch.zeros(6, 3, dtype=torch.float64))
+    result, given = teleport(f, start, Auto(max_hvps=200)), teleport(f, start, Auto(max_hvps=200, radius=1e3))
+    assert result.status is given.status is TeleportStatus.CONVERGED
+    assert result.gain == pytest.approx(given.gain, rel=1e-3)  # 14.6 of 22.3 at the derived radius
 
 
 def test_steps_below_roundings_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:

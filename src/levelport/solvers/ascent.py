@@ -42,11 +42,12 @@ from levelport.numerics.lbfgs import QuasiNewton, pair_products
 from levelport.objective import Point
 from levelport.solvers.contract import Monitor
 from levelport.solvers.problem import (
+    A_GOOD_PART,
     INSIDE,
-    Certificate,
     Frame,
     TeleportProblem,
     is_kkt,
+    merit,
     parabola_root,
     retract,
     room,
@@ -54,7 +55,7 @@ from levelport.solvers.problem import (
     split,
 )
 from levelport.solvers.result import TeleportStatus
-from levelport.vectors import dots, read
+from levelport.vectors import dots, norm, read
 
 _SUFFICIENT = 1e-4  # fraction of the predicted growth of the merit that a step must achieve
 _MAX_TRIALS = 12
@@ -71,7 +72,7 @@ _LEFT_OF_WAY = 0.05  # and part of what f changes over the step's length along t
 _LEFT_OF_DEPTH = 0.3  # and part of the depth ½ ‖g‖ t of the valley, if its bottom is as near as it ever was, t = ‖g‖/λ
 _SURE = 0.1  # what the excess is worth in log ‖∇f‖, below which the next correction hits in 97 of 100 cases
 _NEAR = 0.1  # the level is near if what f changes over so much of the last step, along the normal, leads there
-_A_GOOD_PART = 0.3  # growth of log ‖∇f‖ over the distance come; 1 and ½ where it grows as that, or as its root
+_EDGE = 1e-2  # of the radius: with less than that left to go an ascent has reached it
 _WIDER = 100.0  # factor of a derived radius that was too small: the start was near 0, in the units of some features
 _MAX_IDLE = 6  # steps without a new best merit, which roundings may call for
 _LEAST_COSINE = 1e-6  # between the direction and the gradient of log ‖∇f‖; below it L-BFGS starts again
@@ -106,8 +107,7 @@ class LevelSetAscent:
         radius: float,
         length: float,
     ) -> None:
-        self.problem = problem
-        self.monitor = monitor
+        self.problem, self.monitor = problem, monitor
         self.radius, self._derived = radius, problem.radius is None
         self.length = length
         self.merit = -math.inf
@@ -115,12 +115,11 @@ class LevelSetAscent:
         self.status: TeleportStatus | None = None
         self.landed = start
         """Where :meth:`land` has put the ascent's best point."""
-        self._quasi_newton = pairs
+        self.pairs = pairs
         self._distance = 0.0 if start is problem.start else math.inf  # an upper bound of ‖x - w‖
         self._step_length = math.nan
         self._reach = math.inf  # how far down the normal the bottom of the valley is, where it was nearest
-        self._failures = 0
-        self._idle = 0
+        self._failed, self._idle = False, 0  # whether the last search failed; iterations since the best merit
         self._best, self._best_inside = start, False
         self._on_level = True
         self._enter(self._frame(start))
@@ -136,7 +135,7 @@ class LevelSetAscent:
         After a step from ``old`` L-BFGS is given the step and the change of -‖g‖^(-½) r, both projected onto the new
         tangent space. All numbers come in one read from the device.
         """
-        model, expected, size = self._quasi_newton, self._on_level, point.gradient_norm
+        model, expected, size = self.pairs, self._on_level, point.gradient_norm
         normal = point.normal
         image = point.hessian_normal_of(normal)
         point.release()
@@ -186,25 +185,12 @@ class LevelSetAscent:
         self._keep(frame.point, self._here)
         self.monitor.record(frame.point, frame.certificate, self._step_length)
         self.monitor.offer(frame.point)
-        if self._is_kkt(frame.point, on_level=frame.on_level):
+        if is_kkt(frame.point, self.problem, on_level=frame.on_level, length=self.length):
             self.status = TeleportStatus.CONVERGED
         elif self._good_enough():
             self.status = TeleportStatus.TARGET_REACHED
         elif self._idle > _MAX_IDLE:
             self.status = TeleportStatus.STALLED
-
-    def _is_kkt(self, point: Point, *, on_level: bool) -> bool:
-        """Whether the KKT conditions hold at ``point``, and log ‖∇f‖ would hardly grow over the way come so far.
-
-        Where ‖∇f‖ has no maximum, the angle between H n and n vanishes far out all the same: with ‖∇f‖ proportional
-        to the distance the slope of its logarithm times the distance is 1, wherever one stands.
-        """
-        if not is_kkt(point, on_level=on_level, tol=self.problem.tol, length=self.length):
-            return False
-        assert point.product_sizes is not None
-        _, residual, image = point.product_sizes
-        (distance,) = read([], [point.x - self.problem.start.x])
-        return (residual if on_level else image) * distance <= _A_GOOD_PART * point.gradient_norm
 
     def _good_enough(self) -> bool:
         """Whether the iterate meets the caller's target, or will once it is on the level: :meth:`land` looks again.
@@ -218,8 +204,7 @@ class LevelSetAscent:
 
     def _keep(self, point: Point, height: float) -> None:
         if height > self.merit:
-            self.merit, self._best, self._idle = height, point, 0
-            self._best_inside = not self._on_level
+            self.merit, self._idle, self._best, self._best_inside = height, 0, point, not self._on_level
 
     def advance(self) -> None:
         """One iteration; sets :attr:`status` when there is nothing more to do."""
@@ -244,13 +229,20 @@ class LevelSetAscent:
         if line.slope == 0.0:  # its square is below the smallest number
             self.status = TeleportStatus.STALLED
             return None
-        step = 1.0 if self._quasi_newton.informed else self._first_length() / line.length
+        step = 1.0
+        if not self.pairs.informed:
+            # Twice the last accepted length: where φ is convex along the path no pair is ever kept, and the same length
+            # again would be too short for ever. At first half a Cauchy step of f.
+            cauchy = self.point.gradient_norm / self.frame.image_norm
+            step = (2.0 * self._step_length if self._step_length > 0.0 else 0.5 * cauchy) / line.length
         step = min(step, _LONGEST / line.slope)
         if self._distance + step * line.length > INSIDE * self.radius:
-            longest = self._room(line)
-            if longest < step and longest * line.length < 1e-2 * self.radius:
+            offset = self.point.x - self.problem.start.x
+            along, self._distance = read([torch.dot(line.vector, offset)], [offset])
+            longest = room(along / line.length, self._distance, self.radius) / line.length
+            if longest < step and longest * line.length < _EDGE * self.radius:
                 # Where ‖∇f‖ has no maximum, the slope of its logarithm times the distance stays near 1 or ½.
-                if not self._derived or line.slope / line.length * self._distance > _A_GOOD_PART:
+                if not self._derived or line.slope / line.length * self._distance > A_GOOD_PART:
                     self.status = TeleportStatus.TRUST_RADIUS
                     return None
                 self.radius *= _WIDER
@@ -258,19 +250,22 @@ class LevelSetAscent:
                 step = min(step, longest)
         found = self._search(line, step)
         if found is None:
-            if step * line.slope < self._roundings():  # no growth could have been seen
+            # On piecewise smooth f (ReLU) the gradient norm jumps, and old pairs point across the jump: try once more
+            # without them and with a shorter step, unless growth was too small to be seen.
+            if self._failed or step * line.slope < self._roundings():
                 self.status = TeleportStatus.STALLED
-            else:
-                self._recover()
+            self._failed = True
+            self._step_length *= 0.1
+            self.pairs.forget()
             return None
-        self._failures = 0
+        self._failed = False
         self._step_length = found[1] * line.length
         self._distance += 2.0 * self._step_length  # the way back to the level is no longer than the way out
         return found[0]
 
     def _line(self) -> Direction:
         """d = B⁻¹ r in the tangent space; steepest ascent where L-BFGS has no ascent direction."""
-        frame, model = self.frame, self._quasi_newton
+        frame, model = self.frame, self.pairs
         if model.informed:
             d = model.apply(frame.ascent)
             if frame.on_level:
@@ -280,21 +275,6 @@ class LevelSetAscent:
                 return Direction(d, slope, length)
             model.forget()
         return Direction(frame.ascent, frame.ascent_norm * frame.ascent_norm, frame.ascent_norm)
-
-    def _room(self, line: Direction) -> float:
-        """The longest step along ``line`` within the radius."""
-        offset = self.point.x - self.problem.start.x
-        along, self._distance = read([torch.dot(line.vector, offset)], [offset])
-        return room(along / line.length, self._distance, self.radius) / line.length
-
-    def _first_length(self) -> float:
-        """While no curvature pair is known: twice the last accepted length, or half a Cauchy step of f.
-
-        Where φ is convex along the path no pair is ever kept, and the same length again would be too short for ever.
-        """
-        if math.isfinite(self._step_length) and self._step_length > 0.0:
-            return 2.0 * self._step_length
-        return 0.5 * self.point.gradient_norm / self.frame.image_norm
 
     def _search(self, line: Direction, step: float) -> tuple[Point, float] | None:
         """Backtrack from ``step`` until the corrected merit grows enough; the point and its step, or None.
@@ -375,18 +355,9 @@ class LevelSetAscent:
                 if not (rate > 0.1 * size and abs(excess) <= 0.7 * abs(was)):
                     return None, 0.5
         # No further from x than twice the step, which is known to be near enough but for the last steps.
-        if self._distance + 2.0 * way > self.radius and not self._within_radius(trial):
+        if self._distance + 2.0 * way > self.radius and float(norm(trial.x - problem.start.x)) > self.radius:
             return None, 0.5
         return (trial, 1.0) if trial.finite and trial.gradient_norm > 0.0 else (None, 0.25)
-
-    def _within_radius(self, point: Point) -> bool:
-        (distance,) = read([], [point.x - self.problem.start.x])
-        return distance <= self.radius
-
-    def converged_at(self, point: Point) -> bool:
-        """Whether ``point``, whose product has been taken, is a KKT point by the standards of this ascent."""
-        on_level = self.problem.level_set or Certificate.from_sizes(point).curvature >= 0.0
-        return self._is_kkt(point, on_level=on_level)
 
     def land(self) -> None:
         """Put the best iterate onto the level. An ascent that was done beside it goes on if on the level it is not."""
@@ -400,35 +371,14 @@ class LevelSetAscent:
         self.landed = entry if free else retract(self.problem, entry, self.frame.certificate.curvature)
         self.monitor.offer(self.landed)
         if done and self.landed is not self.point and self.landed.finite and self.landed.gradient_norm > 0.0:
-            # The product that is spent here is the one that the certificate of the point returned would take.
-            self._go_on_from(self.landed)
+            # Merits of iterates beside the level no longer count. The product that is spent here is the one that the
+            # certificate of the point returned would take.
+            self.status, self.merit, self._distance = None, -math.inf, math.inf
+            self._enter(self._frame(self.landed))
         elif reached and not self.problem.meets_target(self.landed, self.frame.certificate):
             self.status = None
         if self.status is not None:
             self._best = self.landed  # the iterate itself is done with
-
-    def _go_on_from(self, point: Point) -> None:
-        """Continue from a point on the level; merits of iterates beside it no longer count."""
-        self.status, self.merit, self._distance = None, -math.inf, math.inf
-        self._enter(self._frame(point))
-
-    def give_up_pairs(self) -> QuasiNewton:
-        """The empty memory of an ascent that is over, for another one."""
-        self._quasi_newton.forget()
-        return self._quasi_newton
-
-    def _recover(self) -> None:
-        """After a failed search: forget the curvature and try steepest ascent with a shorter step, then give up.
-
-        On piecewise smooth f (ReLU) the gradient norm jumps, and old pairs point across the jump.
-        """
-        self._failures += 1
-        if self._failures > 2:
-            self.status = TeleportStatus.STALLED
-            return
-        self._quasi_newton.forget()
-        if math.isfinite(self._step_length):
-            self._step_length *= 0.1
 
 
 def _top(step: float, predicted: float, growth: float) -> float:
@@ -448,26 +398,3 @@ def _another_length(step: float, predicted: float, growth: float, *, first: bool
     top = _top(step, predicted, growth)
     likely = 0.5 * predicted * (top / step)  # the parabola's height at its top
     return top if growth < _BEYOND * predicted and likely - growth > _WORTH_A_GRADIENT else None
-
-
-def log_gain(point: Point, problem: TeleportProblem) -> float:
-    """log of ‖∇f‖ at ``point`` over that at the start; neither may vanish."""
-    size, start = point.gradient_norm, problem.start.gradient_norm
-    ratio = size / start
-    return math.log(ratio) if 0.0 < ratio < math.inf else math.log(size) - math.log(start)
-
-
-def merit(frame: Frame, point: Point, problem: TeleportProblem) -> float:
-    """log ‖∇f‖ as it will be on the level: ‖∇f‖² changes by 2λ per unit of f along the normal, with λ of ``frame``.
-
-    Relative to the start's, so that units cancel. Exact for a quadratic along an eigenvector; the linear form
-    log ‖g‖ - λ e/‖g‖² overrates points beside the level.
-    """
-    size = point.gradient_norm
-    if size == 0.0:
-        return -math.inf
-    gain = log_gain(point, problem)
-    if not frame.on_level:
-        return gain
-    left = 1.0 - 2.0 * frame.certificate.curvature * ((point.value - problem.level) / size) / size
-    return gain + 0.5 * math.log(left) if left > 0.0 else -math.inf

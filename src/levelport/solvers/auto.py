@@ -7,7 +7,7 @@ with the searches of :mod:`levelport.solvers.basins`,
 1. when the first ascent slows down, a second one starts from the far side of the valley, and shows in a few iterations
    whether it will end higher;
 2. when an ascent has ended and products are left, another starts from the point with the longest gradient in the
-   directions of largest curvature, if that is longer than what has been found. Then once more;
+   directions of largest curvature, if that is longer than what has been found;
 3. with ``starts``, ascents from points drawn at random follow.
 
 A quadratic in few variables has a closed form. With f(b + z) = f(b) + ½ ⟨z, H z⟩, H positive definite and
@@ -38,7 +38,7 @@ from levelport.objective import Objective, Point
 from levelport.solvers import basins
 from levelport.solvers.ascent import LevelSetAscent
 from levelport.solvers.contract import Monitor, Outcome, Solver
-from levelport.solvers.problem import Certificate, TeleportProblem, level_band
+from levelport.solvers.problem import Certificate, TeleportProblem, is_kkt, level_band
 from levelport.solvers.result import TeleportStatus
 from levelport.vectors import norm, read
 
@@ -95,7 +95,8 @@ class Auto(Solver):
         radius = problem.radius if problem.radius is not None else _RADIUS_FACTOR * length
 
         def ascent(start: Point, after: LevelSetAscent | None = None) -> LevelSetAscent:
-            pairs = QuasiNewton(self.pairs(start.x.numel()), diagonal=True) if after is None else after.give_up_pairs()
+            pairs = QuasiNewton(self.pairs(start.x.numel()), diagonal=True) if after is None else after.pairs
+            pairs.forget()
             return LevelSetAscent(problem, monitor, start, pairs=pairs, radius=radius, length=length)
 
         higher = _of_quadratic(problem, monitor, ascent)
@@ -105,7 +106,7 @@ class Auto(Solver):
                 higher = _from_samples(problem, monitor, ascent, higher, self.starts)
         monitor.reserve = 0
         point = _end(problem, monitor, higher)
-        status = _status(higher, point)
+        status = _status(problem, higher, point)
         if point is problem.start and status is TeleportStatus.STALLED:
             status = TeleportStatus.NO_FEASIBLE_GAIN
         detail = f"radius {higher.radius:.3g}" if status is TeleportStatus.TRUST_RADIUS else ""
@@ -134,15 +135,13 @@ def _from_basins(problem: TeleportProblem, monitor: Monitor, ascent: _Begin) -> 
     """The highest one of the ascents from w, from the far side, and from the steepest sides."""
     higher = _both_sides(problem, monitor, ascent)
     # Besides the products of the search: one for the first frame of an ascent, one for the certificate, two to climb.
-    while higher.status in _ENDED and monitor.should_stop(hvps_needed=basins.PRODUCTS + 4) is None:
+    if higher.status in _ENDED and monitor.should_stop(hvps_needed=basins.PRODUCTS + 4) is None:
         start = basins.steepest_side(problem, higher.frame, higher.merit + _CLEARLY)
-        if start is None:
-            break
-        another = ascent(start, after=higher)
-        _finish(another)
-        if another.merit <= higher.merit + _CLEARLY:
-            break
-        higher = another
+        if start is not None:
+            another = ascent(start, after=higher)
+            _finish(another)
+            if another.merit > higher.merit + _CLEARLY:
+                return another
     return higher
 
 
@@ -238,13 +237,16 @@ def _end(problem: TeleportProblem, monitor: Monitor, winner: LevelSetAscent) -> 
     return end if as_good and problem.feasible(end.value) and problem.within_radius(end) else best
 
 
-def _status(winner: LevelSetAscent, point: Point) -> TeleportStatus:
+def _status(problem: TeleportProblem, winner: LevelSetAscent, point: Point) -> TeleportStatus:
     """Why the winner ended, as far as it is true of ``point``: an earlier one may have the larger gradient."""
     status = winner.status or TeleportStatus.STALLED
     if status is not TeleportStatus.CONVERGED or point is winner.point:
         return status
-    known = point.product_sizes is not None and winner.converged_at(point)
-    return TeleportStatus.CONVERGED if known else TeleportStatus.STALLED
+    if point.product_sizes is None:
+        return TeleportStatus.STALLED
+    on_level = problem.level_set or Certificate.from_sizes(point).curvature >= 0.0
+    converged = is_kkt(point, problem, on_level=on_level, length=winner.length)
+    return TeleportStatus.CONVERGED if converged else TeleportStatus.STALLED
 
 
 class _SecantModel(KrylovModel):

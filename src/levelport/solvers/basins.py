@@ -22,9 +22,8 @@ from torch import Tensor
 
 from levelport.numerics.lanczos import KrylovModel
 from levelport.objective import Point
-from levelport.solvers.ascent import log_gain, merit
 from levelport.solvers.contract import Monitor
-from levelport.solvers.problem import Frame, TeleportProblem, shifted
+from levelport.solvers.problem import Frame, TeleportProblem, log_gain, merit, shifted
 from levelport.vectors import norm
 
 PRODUCTS = 8

@@ -25,6 +25,9 @@ from levelport.vectors import all_finite, norm, read
 INSIDE = 0.95
 """The part of the trust radius that steps may use; the rest is room for the way back onto the level."""
 
+A_GOOD_PART = 0.3
+"""Growth of log ‖∇f‖ over the distance come, below which it ends; 1 and ½ where it grows as that, or as its root."""
+
 _BAND = 1e-10  # of the decrease that a Newton step predicts; costs half as much of the gradient norm
 _MAX_VALUES = 10  # of a way back to the level
 
@@ -144,14 +147,6 @@ def split(normal: Tensor, image: Tensor) -> tuple[Tensor, Tensor]:
     return along, torch.addcmul(image, normal, along, value=-1.0)
 
 
-def is_kkt(point: Point, *, on_level: bool, tol: float, length: float) -> bool:
-    """H n parallel to n, or zero off the level; or λ = 0: over ``length``, the problem's own, H n hardly changes g."""
-    assert point.product_sizes is not None
-    _, residual, image = point.product_sizes
-    left = residual if on_level else image
-    return left <= tol * image or image * length <= tol * point.gradient_norm
-
-
 @dataclass(frozen=True)
 class TeleportProblem:
     """max ‖∇f(x)‖ subject to f(x) ≤ f(w), with everything that limits how it may be solved.
@@ -215,6 +210,44 @@ class TeleportProblem:
             and self.within_radius(point)
             and point.gradient_norm >= self.start.gradient_norm
         )
+
+
+def is_kkt(point: Point, problem: TeleportProblem, *, on_level: bool, length: float) -> bool:
+    """Whether the KKT conditions hold at ``point``, whose product has been taken, and ‖∇f‖ has not just grown far out.
+
+    They hold where H n is parallel to n, or zero off the level; or where λ = 0: over ``length``, the problem's own, H n
+    hardly changes g. Where ‖∇f‖ has no maximum, the angle between H n and n vanishes far out all the same: with ‖∇f‖
+    proportional to the distance from w the slope of its logarithm times the distance is 1, wherever one stands.
+    """
+    assert point.product_sizes is not None
+    _, residual, image = point.product_sizes
+    left, size = (residual if on_level else image), point.gradient_norm
+    if left > problem.tol * image and image * length > problem.tol * size:
+        return False
+    return left * float(norm(point.x - problem.start.x)) <= A_GOOD_PART * size
+
+
+def log_gain(point: Point, problem: TeleportProblem) -> float:
+    """log of ‖∇f‖ at ``point`` over that at the start; neither may vanish."""
+    size, start = point.gradient_norm, problem.start.gradient_norm
+    ratio = size / start
+    return math.log(ratio) if 0.0 < ratio < math.inf else math.log(size) - math.log(start)
+
+
+def merit(frame: Frame, point: Point, problem: TeleportProblem) -> float:
+    """log ‖∇f‖ as it will be on the level: ‖∇f‖² changes by 2λ per unit of f along the normal, with λ of ``frame``.
+
+    Relative to the start's, so that units cancel. Exact for a quadratic along an eigenvector; the linear form
+    log ‖g‖ - λ e/‖g‖² overrates points beside the level.
+    """
+    size = point.gradient_norm
+    if size == 0.0:
+        return -math.inf
+    gain = log_gain(point, problem)
+    if not frame.on_level:
+        return gain
+    left = 1.0 - 2.0 * frame.certificate.curvature * ((point.value - problem.level) / size) / size
+    return gain + 0.5 * math.log(left) if left > 0.0 else -math.inf
 
 
 def room(along: float, distance: float, radius: float) -> float:

@@ -201,7 +201,7 @@ def test_a_teleported_optimizer_steps_in_automatic_optimization(options: dict[st
         assert torch.equal(a, b)
 
 
-def test_a_teleported_optimizer_with_teleports_to_come_is_told_of_the_callback_at_once(tmp_path: Path) -> None:
+def test_teleported_optimizer_is_told_of_the_callback_at_once(tmp_path: Path) -> None:
     """Lightning's closures call backward(), so that they are refused before the first step and not at the hundredth."""
 
     class Later(Module):
@@ -277,7 +277,7 @@ class Guarding(Module):
         return loss
 
 
-def test_a_guard_that_stops_a_trial_point_does_not_stop_the_teleport(tmp_path: Path) -> None:
+def test_guard_that_stops_a_trial_point_keeps_the_teleport(tmp_path: Path) -> None:
     found: list[Any] = []
     module = Guarding()
     fit(module, TeleportCallback(At(1), solver=Auto(max_hvps=10), on_teleport=found.append), path=tmp_path)
@@ -352,7 +352,7 @@ def test_a_second_fit_counts_from_its_first_step(tmp_path: Path) -> None:
         assert callback.teleporter.iteration == steps
 
 
-def test_half_precision_parameters_teleport_and_stay_in_half_precision(tmp_path: Path) -> None:
+def test_half_precision_parameters_teleport_and_stay_half(tmp_path: Path) -> None:
     found: list[Any] = []
     callback = TeleportCallback(Every(3), solver=Krylov(max_hvps=3), on_teleport=found.append)
     fit(module := Module(), callback, path=tmp_path, precision="bf16-true")

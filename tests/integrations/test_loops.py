@@ -256,7 +256,7 @@ def test_what_is_logged_are_plain_numbers() -> None:
     assert all(isinstance(value, float) for value in scalars(result).values())
 
 
-def test_arguments_of_a_callback_are_tried_on_an_optimizer_that_takes_all_of_them() -> None:
+def test_callback_arguments_are_tried_on_a_full_optimizer() -> None:
     """On plain SGD, which has no metric, no framework could have been given Adam's."""
     weight = nn.Parameter(torch.ones(2))
     planned = DeferredTeleporter(Every(5), None, {"metric": "optimizer"})
@@ -271,7 +271,7 @@ def test_arguments_of_a_callback_are_tried_on_an_optimizer_that_takes_all_of_the
         DeferredTeleporter(Every(5), None, {"metric": torch.ones(3)}).begin(torch.optim.SGD([weight], lr=0.1))
 
 
-def test_a_copy_of_a_plan_goes_on_with_the_optimizer_that_it_is_given() -> None:
+def test_copy_of_a_plan_goes_on_with_the_optimizer_given() -> None:
     weight = nn.Parameter(torch.ones(2))
     planned = DeferredTeleporter(Every(5), None, {})
     planned.begin(torch.optim.SGD([weight], lr=0.1)).maybe(lambda: weight.square().sum())
@@ -282,7 +282,7 @@ def test_a_copy_of_a_plan_goes_on_with_the_optimizer_that_it_is_given() -> None:
     assert copied.begin(optimizer).optimizer is optimizer
 
 
-def test_what_is_no_function_is_refused_when_the_callback_is_made() -> None:
+def test_callback_refuses_what_is_no_function() -> None:
     with pytest.raises(ValueError, match="on_teleport must be a function, not 3"):
         DeferredTeleporter(Every(5), 3, {})  # type: ignore[arg-type]
 

@@ -84,7 +84,7 @@ def test_sharpness_aware_steps_are_what_they_were() -> None:
 
 
 @pytest.mark.parametrize("name", ["AdaHessian", "SophiaH"])
-def test_optimizers_that_differentiate_are_refused_by_name_and_teleport_beside(name: str) -> None:
+def test_differentiating_optimizers_are_refused_by_name(name: str) -> None:
     package = pytest.importorskip("pytorch_optimizer", reason="pytorch_optimizer is not installed: make integrations")
     net = network()
     optimizer = getattr(package, name)(net.parameters(), lr=0.01)

@@ -132,7 +132,7 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_the_trainer_teleports_before_steps_and_counts_none_of_them(options: dict[str, Any], tmp_path: Path) -> None:
+def test_trainer_teleports_before_steps_without_counting_them(options: dict[str, Any], tmp_path: Path) -> None:
     found: list[Any] = []
     callback = TeleportCallback(Every(3, start=1), [batch()], solver=Auto(max_hvps=3), on_teleport=found.append)
     trainer = train([callback], tmp_path, **options)
@@ -177,7 +177,7 @@ def test_a_checkpoint_without_our_file_is_refused(tmp_path: Path) -> None:
         train([TeleportCallback(Every(3), [batch()])], tmp_path, resume=str(tmp_path / "checkpoint-4"))
 
 
-def test_in_a_hyperparameter_search_our_file_lies_in_the_folder_of_the_trial(tmp_path: Path) -> None:
+def test_hyperparameter_search_keeps_our_file_with_the_trial(tmp_path: Path) -> None:
     callback = TeleportCallback(Every(3), [batch()])
     arguments = SimpleNamespace(output_dir=str(tmp_path))
     state = SimpleNamespace(global_step=4, is_hyper_param_search=True, is_world_process_zero=True)
@@ -198,7 +198,7 @@ def test_without_a_teleport_training_is_what_it_was_bit_for_bit(tmp_path: Path) 
         assert torch.equal(a, b)
 
 
-def test_teleports_after_an_evaluation_see_the_model_in_training_mode(tmp_path: Path) -> None:
+def test_teleports_after_evaluation_see_training_mode(tmp_path: Path) -> None:
     modes: list[bool] = []
 
     def loss(model: Any, batch: Any) -> torch.Tensor:

@@ -124,7 +124,7 @@ def test_training_keeps_its_own_kernels() -> None:
 
 
 @pytest.mark.skipif(not hasattr(torch.compiler, "set_stance"), reason="torch before 2.6 cannot pause its compiler")
-def test_a_compiled_module_teleports_as_the_module_that_was_compiled() -> None:
+def test_compiled_module_teleports_as_the_original() -> None:
     x, y = data()
     ends = []
     for compiled in (False, True):

@@ -26,7 +26,7 @@ def test_products_agree_with_automatic_ones(scale: float) -> None:
     assert float((have - want).norm()) <= 1e-6 * float(want.norm())
 
 
-def test_a_product_is_charged_as_one_gradient_and_shares_the_one_at_its_point() -> None:
+def test_product_costs_one_gradient_and_shares_the_one_there() -> None:
     x = torch.ones(5, dtype=torch.float64)
     objective = GradientDifferences(FunctionObjective(_softplus_loss, like=x))
     point = objective.at(x)
@@ -58,7 +58,7 @@ def test_the_budget_of_products_holds(budget: int) -> None:
     assert result.violation == 0.0
 
 
-def test_same_solution_as_with_automatic_products_for_fewer_gradient_equivalents() -> None:
+def test_same_solution_as_automatic_products_for_less() -> None:
     generator = torch.Generator().manual_seed(1)
     X = torch.randn(60, 10, generator=generator, dtype=torch.float64)
     y = torch.sign(torch.randn(60, generator=generator, dtype=torch.float64))

@@ -233,7 +233,7 @@ def fresh(loss: Callable[[], Tensor]) -> float:
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["block-per-step", "one-block"])
-def test_line_searches_inside_autocast_see_the_weights_of_the_moment(whole: bool) -> None:
+def test_searches_inside_autocast_see_the_current_weights(whole: bool) -> None:
     network = small()
     loss = half_loss(network)
     optimizer = ArmijoSGD(network.parameters())
@@ -247,7 +247,7 @@ def test_line_searches_inside_autocast_see_the_weights_of_the_moment(whole: bool
 
 
 @pytest.mark.parametrize("first_step", ["included", "optimizer"])
-def test_gradients_after_a_teleport_inside_autocast_are_those_of_the_new_point(first_step: str) -> None:
+def test_autocast_gradients_after_teleports_are_the_new_ones(first_step: str) -> None:
     network = small()
     loss = half_loss(network)
     optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.0), Every(1), first_step=first_step)  # type: ignore[arg-type]
@@ -289,7 +289,7 @@ def test_a_loop_of_ones_own_inside_autocast_sees_the_new_weights(
     assert float(new.detach()) == fresh(loss)
 
 
-def test_a_look_at_the_loss_inside_autocast_leaves_no_copies_without_graph() -> None:
+def test_loss_inside_autocast_leaves_no_copies_without_graph() -> None:
     """Newer versions of torch make none, the oldest that is supported does."""
     network = small()
     loss = half_loss(network)
@@ -302,7 +302,7 @@ def test_a_look_at_the_loss_inside_autocast_leaves_no_copies_without_graph() -> 
 # Hooks of gradients
 
 
-def test_hooks_that_change_gradients_are_for_steps_and_not_for_teleports() -> None:
+def test_gradient_hooks_act_in_steps_and_not_in_teleports() -> None:
     network = normed()
     start = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
     true = ParametersObjective(network.parameters(), loss_of(network)).at(start)
@@ -364,7 +364,7 @@ def test_noise_is_not_taken_for_a_loss_that_is_cut() -> None:
 
 
 @pytest.mark.parametrize("schedule", [None, Every(1)])
-def test_sparse_gradients_are_refused_by_the_same_sentence_in_every_schedule(schedule: Every | None) -> None:
+def test_sparse_gradients_are_refused_alike_in_every_schedule(schedule: Every | None) -> None:
     embedding = nn.Embedding(10, 3, sparse=True)
     optimizer = Teleported(torch.optim.SGD(embedding.parameters(), lr=0.01), schedule)
     with pytest.raises(ObjectiveError, match=r"sparse gradient.*sparse=False"):

@@ -33,7 +33,7 @@ def test_derivatives_are_those_of_the_function_written_out() -> None:
 
 
 @pytest.mark.parametrize("solver", ["auto", "krylov"])
-def test_a_teleport_in_a_metric_is_the_teleport_of_the_rescaled_function(solver: str) -> None:
+def test_metric_teleport_is_that_of_the_rescaled_function(solver: str) -> None:
     ours = levelport.teleport(quartic, START, solver, metric=METRIC)
     z = START * METRIC.sqrt()
     by_hand = levelport.teleport(lambda z: quartic(z / METRIC.sqrt()), z, solver)
@@ -103,7 +103,7 @@ def test_whole_numbers_are_weights_too() -> None:
     torch.testing.assert_close(whole.x, levelport.teleport(quartic, START, metric=torch.tensor([4.0, 1.0, 2.0])).x)
 
 
-def test_the_order_of_a_metrics_keys_does_not_matter_but_its_keys_do() -> None:
+def test_order_of_metric_keys_is_free_but_not_the_keys() -> None:
     x = {"a": START[:2].clone(), "b": START[2:].clone()}
     metric = {"b": METRIC[2:], "a": METRIC[:2]}
 

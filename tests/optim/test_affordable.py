@@ -47,7 +47,7 @@ class Run:
 
 
 @given(rate=st.floats(1e-5, 1e-3), dear=st.floats(0.0, 1.0))
-def test_trials_in_vain_leave_a_run_behind_by_no_more_than_the_rise(rate: float, dear: float) -> None:
+def test_trials_without_success_cost_no_more_than_the_rise(rate: float, dear: float) -> None:
     """Whatever a trial costs, up to what it can cost: one per product, and five."""
     run = Run(rate, lambda trial: 0.0, cost=lambda vectors: dear * (vectors + 5.0), ticks=900)
     assert run.behind <= 0.042
@@ -92,7 +92,7 @@ def test_a_trial_that_paid_earns_the_next_one_and_no_more() -> None:
 
 
 @pytest.mark.parametrize(("jump", "expected"), [(0.03, True), (0.05, False)])
-def test_no_trial_is_made_where_losses_jump_by_more_than_it_may_lose(jump: float, expected: bool) -> None:
+def test_no_trial_where_losses_jump_by_more_than_it_may_lose(jump: float, expected: bool) -> None:
     """Every fifth loss is higher: over the pause of five steps f stands still, so that the jump alone decides."""
     history = History()
     for tick in range(61):

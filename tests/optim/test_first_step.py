@@ -38,7 +38,7 @@ def test_a_step_that_is_too_long_is_halved(known: float, halvings: int) -> None:
     assert taken.point.value == pytest.approx(0.0, abs=1e-8)
 
 
-def test_without_a_curvature_the_step_leads_as_far_as_the_teleport() -> None:
+def test_without_curvature_the_step_is_as_long_as_the_teleport() -> None:
     objective, move = teleported()
     taken = take_first_step(objective, objective.at(START), _taken_for(move, 0.0))
     way = float(torch.linalg.vector_norm(move.point.x - START)) / move.point.gradient_norm
@@ -58,7 +58,7 @@ def test_a_short_teleport_is_followed_by_the_whole_newton_step(beside: float) ->
     assert taken.size == pytest.approx(1.0 / 8.0, rel=1e-6)
 
 
-def test_a_curvature_that_is_all_but_zero_makes_no_step_too_long_to_be_halved() -> None:
+def test_tiny_curvature_makes_no_step_too_long_to_be_halved() -> None:
     """On an inner slope the gradient is largest where λ = 0: what is reported are roundings of it."""
     objective, move = teleported()
     taken = take_first_step(objective, objective.at(START), _taken_for(move, 3e-9))
@@ -76,7 +76,7 @@ def test_a_valley_must_bear_the_optimizers_step_size(curvature: float, moves: bo
 
 
 @pytest.mark.parametrize(("shift", "share"), [(0.0, 1.0), (1.0, 0.5), (9.0, 0.0)])
-def test_a_move_is_shortened_until_it_does_not_harm_other_samples(shift: float, share: float) -> None:
+def test_move_is_shortened_until_other_samples_are_unharmed(shift: float, share: float) -> None:
     """From (1, 0) to (0, 0), which lowers f; on the other samples f has its minimum further to the right."""
     seen = FunctionObjective(lambda x: x[0] ** 2 + x[1] ** 2, START)
     unused = FunctionObjective(lambda x: (x[0] - 0.55 * shift) ** 2 + x[1] ** 2, START)

@@ -63,7 +63,7 @@ class Reckless(Schedule):
         return True
 
 
-def test_a_rise_above_the_level_is_undone_and_the_schedule_learns() -> None:
+def test_rise_above_the_level_is_undone_and_learned_from() -> None:
     weight = nn.Parameter(torch.tensor([1.0, 1.0], dtype=torch.float64))
     sgd = torch.optim.SGD([weight], lr=1e-3, momentum=0.9)
     teleporter = Teleporter(sgd, Reckless())
@@ -184,7 +184,7 @@ def test_batches_do_not_undo_moves_whoever_takes_the_steps() -> None:
     assert undone <= 4
 
 
-def test_losses_of_batches_are_not_held_against_the_loss_of_all_data() -> None:
+def test_batch_losses_are_not_compared_with_the_full_loss() -> None:
     """The level of a teleport by hand is one of another loss than the steps'."""
     outcomes = [on_batches("by hand", seed)[0] for seed in range(4)]
     assert sum(teleporter.moves for teleporter in outcomes) == 8
@@ -415,7 +415,7 @@ def partial(unused: bool) -> tuple[nn.Module, Batches, Tensor, Tensor]:
     return model, Batches(loss, [(x[:8], y[:8])], unused=[(x[8:], y[8:])] if unused else ()), x, y
 
 
-def test_a_move_on_part_of_the_data_does_not_raise_the_loss_on_the_rest() -> None:
+def test_move_on_part_of_the_data_spares_the_rest() -> None:
     model, batches, x, y = partial(unused=True)
     teleporter = Teleporter(torch.optim.SGD(model.parameters(), lr=0.05), Never())
     shortened = 0
@@ -455,7 +455,7 @@ class FixedLength(torch.optim.Optimizer):
         return loss
 
 
-def test_a_fluctuation_near_the_minimum_does_not_lead_back_to_the_level() -> None:
+def test_fluctuation_near_the_minimum_undoes_nothing() -> None:
     """Steps of one length circle around the minimum: that is no reason to give up all that a teleport has won."""
     w = nn.Parameter(torch.tensor([7.5, -4.0], dtype=torch.float64))
     optimizer = Teleported(FixedLength([w], {}), At(6))

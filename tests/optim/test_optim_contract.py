@@ -232,7 +232,7 @@ def test_each_group_has_its_own_learning_rate(inner: str) -> None:
 
 
 @every_inner
-def test_a_closure_with_backward_is_answered_by_the_right_form_where_a_teleport_is_due(inner: str) -> None:
+def test_closure_with_backward_is_told_the_right_form(inner: str) -> None:
     network, loss = setting()
     optimizer = Teleported(INNER[inner](network.parameters()), Every(3), solver=Krylov(max_hvps=6))
     before = parameters_of(network)
@@ -245,9 +245,7 @@ def test_a_closure_with_backward_is_answered_by_the_right_form_where_a_teleport_
 
 @pytest.mark.parametrize("schedule", [None, At(9), Every(50, start=40), WhileAffordable()], ids=str)
 @pytest.mark.parametrize("who", ["Teleported", "Teleporter"])
-def test_a_closure_with_backward_is_refused_at_the_first_step_not_at_the_first_teleport(
-    who: str, schedule: Any
-) -> None:
+def test_closure_with_backward_is_refused_at_the_first_step(who: str, schedule: Any) -> None:
     network, loss = setting()
     sgd = torch.optim.SGD(network.parameters(), lr=0.05)
     before = parameters_of(network)
@@ -261,7 +259,7 @@ def test_a_closure_with_backward_is_refused_at_the_first_step_not_at_the_first_t
     assert torch.equal(network.first.weight.grad, torch.full_like(network.first.weight, 7.0))
 
 
-def test_a_planned_teleport_far_away_costs_one_value_at_the_first_step_and_no_more() -> None:
+def test_planned_teleport_costs_one_value_at_the_first_step() -> None:
     network, loss = setting()
     teleporter, evaluations = Teleporter(torch.optim.SGD(network.parameters(), lr=0.05), Every(50, start=100)), []
     for _ in range(3):
@@ -357,7 +355,7 @@ def test_gradients_accumulated_before_a_teleport_are_refused(schedule: Any) -> N
     assert optimizer.iteration == optimizer.teleporter.teleports == len(optimizer.teleporter.policy.history.ticks) == 0
 
 
-def test_a_teleport_that_does_not_move_costs_the_step_no_second_gradient() -> None:
+def test_teleport_without_a_move_costs_no_second_gradient() -> None:
     weight = nn.Parameter(torch.tensor([1.0, 1.0], dtype=torch.float64))
     optimizer = Teleported(torch.optim.SGD([weight], lr=0.1), At(1), solver="auto")
     evaluations = []
@@ -375,7 +373,7 @@ def test_a_teleport_that_does_not_move_costs_the_step_no_second_gradient() -> No
     assert evaluations == [1, 1 + result.teleport.nfev]
 
 
-def test_steps_on_stored_gradients_are_taken_until_a_teleport_is_due() -> None:
+def test_stored_gradients_serve_until_a_teleport_is_due() -> None:
     network, loss = setting()
     optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.05), Every(3, start=2), solver=Krylov(max_hvps=6))
     for _ in range(2):
@@ -425,7 +423,7 @@ class Sharp(torch.optim.Optimizer):
         return loss
 
 
-def test_an_optimizer_that_moves_before_it_asks_gets_the_gradient_where_it_stands() -> None:
+def test_optimizer_that_moves_first_gets_the_gradient_there() -> None:
     results = []
     for wrap in (False, True):
         network, loss = setting()
@@ -588,7 +586,7 @@ def test_bad_arguments_are_named() -> None:
             make(network.parameters(), lr=-1.0)
 
 
-def test_a_checkpoint_has_torchs_shape_and_that_of_the_bare_optimizer_is_welcome() -> None:
+def test_checkpoint_has_torchs_shape_and_a_bare_one_loads() -> None:
     network, loss = setting()
     optimizer = Teleported(torch.optim.Adam(network.parameters(), lr=0.01), Every(2), solver=Krylov(max_hvps=3))
     for _ in range(3):
@@ -695,7 +693,7 @@ def _small() -> tuple[nn.Module, Any]:
     return model, lambda copy=model: nn.functional.mse_loss(copy(x), y)
 
 
-def test_state_that_belongs_to_no_parameter_is_kept_in_a_checkpoint_while_a_move_is_watched() -> None:
+def test_checkpoint_keeps_state_of_no_parameter_during_a_watch() -> None:
     model, loss = _small()
     optimizer = Teleported(_WithAStateOfItsOwn(model.parameters(), lr=0.05), Every(5))
     for _ in range(7):
@@ -709,7 +707,7 @@ def test_state_that_belongs_to_no_parameter_is_kept_in_a_checkpoint_while_a_move
     assert back.state["global"] == {"steps": 1}
 
 
-def test_a_copy_under_a_scheduler_takes_its_own_steps_and_can_be_pickled() -> None:
+def test_copy_under_a_scheduler_steps_alone_and_pickles() -> None:
     model, loss = _small()
     optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.05), Every(5))
     torch.optim.lr_scheduler.StepLR(optimizer, 10)
@@ -725,7 +723,7 @@ def test_a_copy_under_a_scheduler_takes_its_own_steps_and_can_be_pickled() -> No
     assert pickle.loads(pickle.dumps(optimizer)).iteration == 1
 
 
-def test_weights_of_a_bare_checkpoint_stay_although_a_move_was_watched() -> None:
+def test_weights_of_a_bare_checkpoint_stay_during_a_watch() -> None:
     model, loss = _small()
     inner = torch.optim.SGD(model.parameters(), lr=0.05)
     weights, state = copy.deepcopy(model.state_dict()), copy.deepcopy(inner.state_dict())
@@ -762,7 +760,7 @@ def test_weights_of_a_metric_belong_to_their_parameters() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_line_search_at_a_minimum_does_not_shorten_steps_that_no_value_can_tell(dtype: torch.dtype) -> None:
+def test_search_at_a_minimum_keeps_steps_that_no_value_tells(dtype: torch.dtype) -> None:
     torch.manual_seed(1)
     X, y = torch.randn(64, 5, dtype=dtype), torch.sign(torch.randn(64, dtype=dtype))
     weight, calls = nn.Parameter(torch.zeros(5, dtype=dtype)), 0

@@ -69,7 +69,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Findings:
     return [torch.load(out / f"{rank}.pt") for rank in range(2)]
 
 
-def test_minimize_equals_one_process_and_the_ranks_agree_bit_for_bit(ranks: Findings) -> None:
+def test_minimize_equals_one_process_and_ranks_agree_in_bits(ranks: Findings) -> None:
     first, second = (rank["minimize"] for rank in ranks)
     assert torch.equal(first, second)
     X, y = worker.data()
@@ -88,7 +88,7 @@ def shuffled(X: torch.Tensor, y: torch.Tensor, seed: int) -> LinearObjective:
     return LinearObjective.logistic(X[rows], y[rows], penalty=1e-4)
 
 
-def test_one_rank_is_one_process_to_the_bit_and_to_the_last_evaluation(tmp_path: Path) -> None:
+def test_one_rank_is_one_process_in_bits_and_evaluations(tmp_path: Path) -> None:
     (process,) = launch("minimize", tmp_path, ranks=1)
     _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
@@ -118,13 +118,13 @@ def test_teleported_optimizers_move_all_ranks_alike(ranks: Findings) -> None:
 
 
 @pytest.mark.parametrize("schedule", ["every", "watching"])
-def test_wrapped_modules_teleport_without_an_argument_and_no_rank_drifts(ranks: Findings, schedule: str) -> None:
+def test_wrapped_modules_teleport_and_no_rank_drifts(ranks: Findings, schedule: str) -> None:
     assert torch.equal(ranks[0][schedule], ranks[1][schedule])
     assert torch.equal(ranks[0][f"{schedule} teleports"], ranks[1][f"{schedule} teleports"])
     assert int(ranks[0][f"{schedule} teleports"][0]) >= 1
 
 
-def test_without_an_argument_every_rank_weighs_the_same_as_in_distributed_data_parallel(ranks: Findings) -> None:
+def test_without_an_argument_ranks_weigh_the_same_as_in_ddp(ranks: Findings) -> None:
     first, second = (rank["equal weights"] for rank in ranks)
     assert torch.equal(first, second)
     network, _ = worker.network_setting(slice(0, worker.ROWS))

@@ -221,7 +221,7 @@ def booth(w: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("method", ["auto", FixedStep(0.05)])
-def test_a_callback_stops_the_run_at_the_very_point_that_it_was_shown(method: Any) -> None:
+def test_callback_stops_the_run_at_the_point_it_was_shown(method: Any) -> None:
     seen = []
 
     def stop(row: MinimizeRow, point: Point) -> bool:
@@ -391,7 +391,7 @@ def test_a_metric_is_a_change_of_variables(method: Any) -> None:
     assert torch.equal(seen[-1], ours.x)
 
 
-def test_in_a_metric_a_step_is_preconditioned_and_the_structure_is_kept() -> None:
+def test_metric_preconditions_steps_and_keeps_the_structure() -> None:
     weights, x0 = vector(4.0, 0.25, 9.0), vector(-1.2, 1.0, 0.5)
     plain = minimize(rosenbrock, x0, FixedStep(1e-4), schedule=Never(), metric=weights, max_iterations=1)
     gradient = torch.func.grad(rosenbrock)(x0)
@@ -496,7 +496,7 @@ class TestSciPy:
         assert result.success, result.message
         assert isinstance(result.fun, float)
 
-    def test_value_and_gradient_together_a_dense_hessian_and_arguments(self) -> None:
+    def test_value_with_gradient_dense_hessian_and_arguments(self) -> None:
         def both(x: Any, scale: float) -> Any:
             return scale * scipy.optimize.rosen(x), scale * scipy.optimize.rosen_der(x)
 
@@ -533,9 +533,7 @@ class TestSciPy:
         assert not result.success
         assert "callback" in result.message
 
-    def test_the_callback_is_called_once_per_step_whatever_the_teleports_do(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_callback_is_called_once_per_step_despite_teleports(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Steps of a fixed size with a teleport before each: some stay, some are undone, others bring a first step."""
         trace: list[MinimizeRow] = []
 
@@ -561,7 +559,7 @@ class TestSciPy:
         assert len(seen) == result.nit == 60
         assert seen == [row.value for row in trace if row.kind == "step"]
 
-    def test_bounds_are_refused_and_a_wrong_option_is_warned_of_as_scipy_does(self) -> None:
+    def test_bounds_are_refused_and_wrong_options_warned_of(self) -> None:
         with pytest.raises(ValueError, match="bounds"):
             scipy.optimize.minimize(scipy.optimize.rosen, self.x0, method=scipy_method, bounds=[(0, 1)] * 3)
         with pytest.warns(scipy.optimize.OptimizeWarning, match="Unknown solver options: maxitre"):

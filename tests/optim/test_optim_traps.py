@@ -105,7 +105,7 @@ def hum(network: nn.Module) -> Any:
 
 
 @pytest.mark.parametrize("who", ["Teleported", "Teleporter"])
-def test_a_run_does_not_end_with_a_teleport_that_nobody_asked_for(who: str) -> None:
+def test_no_unrequested_teleport_ends_a_run(who: str) -> None:
     """The default schedule leaves out what it cannot do on a noisy loss; it warns once, and steps go on."""
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)).double()
@@ -132,7 +132,7 @@ def test_a_run_does_not_end_with_a_teleport_that_nobody_asked_for(who: str) -> N
     assert all(trial.cost <= 4.0 for trial in trials)
 
 
-def test_a_teleport_that_was_asked_for_is_refused_on_a_noisy_loss() -> None:
+def test_requested_teleport_is_refused_on_a_noisy_loss() -> None:
     network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)).double()
     optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.01), At(2))
     for _ in range(2):
@@ -199,7 +199,7 @@ class Recorder(nn.Module):
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["autocast-around", "autocast-inside"])
-def test_autocast_is_off_during_a_teleport_but_not_during_the_step(inside: bool) -> None:
+def test_autocast_is_off_in_teleports_but_not_in_steps(inside: bool) -> None:
     network = Recorder()
     optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.1), Every(1), solver=Krylov(max_hvps=5))
 
@@ -284,7 +284,7 @@ def test_frozen_parameters_may_be_of_any_kind() -> None:
     assert all(bool((p == 1).all()) for p in frozen)
 
 
-def test_a_model_that_is_frozen_on_the_way_is_counted_until_a_teleport_comes_near() -> None:
+def test_model_frozen_on_the_way_counts_until_a_teleport_is_near() -> None:
     weight = nn.Parameter(torch.tensor([1.0, 2.0]))
     teleporter = Teleporter(torch.optim.SGD([weight], lr=1e-3), At(30))
     weight.requires_grad_(False)
@@ -314,7 +314,7 @@ def test_fused_attention_is_named_with_a_remedy() -> None:
         optimizer.teleport(loss)
 
 
-def test_an_error_in_the_loss_leaves_the_parameters_where_they_were() -> None:
+def test_error_in_the_loss_leaves_the_parameters() -> None:
     network = nn.Linear(4, 1)
     before = [p.detach().clone() for p in network.parameters()]
     calls = 0

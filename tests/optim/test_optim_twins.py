@@ -269,7 +269,7 @@ def test_strong_wolfe_refuses_ascent_and_survives_infinities() -> None:
     assert float(found[1].x) < 1.0
 
 
-def test_the_search_takes_the_largest_acceptable_step_on_its_grid() -> None:
+def test_search_takes_the_largest_acceptable_step_on_its_grid() -> None:
     # Acceptable up to 3: from 1, the grid is 1.25ᵏ, and 1.25⁴ = 2.44 is the last that will do.
     calls: list[float] = []
 
@@ -334,7 +334,7 @@ def test_armijo_goes_on_below_the_rounding_error_of_f() -> None:
     assert float(torch.as_tensor(result.x).abs().max()) < 1e-11
 
 
-def test_line_searches_start_at_one_over_the_curvature_after_a_teleport() -> None:
+def test_search_starts_at_one_over_curvature_after_a_teleport() -> None:
     weight = nn.Parameter(start())
     optimizer = Teleported(ArmijoSGD([weight], c=0.1), Every(1), solver=SQP(max_hvps=20))
     optimizer.step(lambda: logistic(weight))

@@ -26,7 +26,7 @@ def test_for_ten_steps_a_loss_above_the_level_undoes() -> None:
         assert first_undone(losses) == (number if number < 10 else None)
 
 
-def test_a_climb_of_a_twentieth_from_the_lowest_loss_undoes_where_little_was_won() -> None:
+def test_climb_of_a_twentieth_undoes_where_little_was_won() -> None:
     assert first_undone([0.9] * 20 + [0.944]) is None
     assert first_undone([0.9] * 20 + [0.946]) == 20
     assert first_undone([0.95, 0.9, 0.946]) == 2
@@ -87,7 +87,7 @@ def test_a_loss_that_nobody_knows_ends_the_row() -> None:
     assert losses.jump == 0.0
 
 
-def test_a_move_on_another_loss_is_held_against_the_last_loss_of_the_steps() -> None:
+def test_move_on_another_loss_is_compared_with_the_last_loss() -> None:
     monitor: UndoMonitor[str] = UndoMonitor()
     monitor.grants(False, 3.0)
     monitor.watch(math.nan, "back")
@@ -95,7 +95,7 @@ def test_a_move_on_another_loss_is_held_against_the_last_loss_of_the_steps() -> 
     assert monitor.rises(3.1)
 
 
-def test_a_step_whose_loss_was_shown_is_not_taken_for_an_unseen_one() -> None:
+def test_step_with_a_shown_loss_is_not_an_unseen_one() -> None:
     """Unseen steps would end the row of losses, from which the noise of the run is learnt."""
     weight = nn.Parameter(torch.ones(1))
     teleporter = Teleporter(torch.optim.SGD([weight], lr=1e-3), WhileAffordable())

@@ -29,7 +29,7 @@ def test_an_ascent_from_near_a_saddle(near: float) -> None:
     assert result.cost.gradient_equivalents < 300.0
 
 
-def test_an_ascent_that_goes_on_after_landing_is_measured_against_what_it_has_landed_on() -> None:
+def test_ascent_after_landing_is_measured_against_the_landing() -> None:
     """Iterates beside the level had promised more than there is on it; for want of more, it was called stalled."""
     result = teleport(
         lambda x: torch.cos(x[0]) + 0.1 * x.square().sum() + 0.05 * torch.sin(3 * x[1]),

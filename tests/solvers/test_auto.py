@@ -19,7 +19,7 @@ def test_the_pairs_hold_at_most_sixteen_million_numbers(dimension: int, pairs: i
 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.5, 0.7])
-def test_growth_that_shrinks_geometrically_is_followed_to_its_end(ratio: float) -> None:
+def test_geometrically_shrinking_growth_is_followed_to_its_end(ratio: float) -> None:
     heights = [5.0 - ratio**lap for lap in range(6)]
     for laps in range(3, 7):
         assert _limit(heights[:laps]) == pytest.approx(5.0)

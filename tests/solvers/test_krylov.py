@@ -41,7 +41,7 @@ def test_the_guarantee_holds_everywhere(case: Case, hvp: str) -> None:
     assert bool(torch.isfinite(torch.as_tensor(result.x)).all())
 
 
-def test_with_the_whole_space_a_teleport_is_the_exact_maximum_scaled_by_the_share() -> None:
+def test_whole_space_teleport_is_the_exact_maximum_times_share() -> None:
     f, x = quadratic(), start_of()
     move = move_from(f.at(x), f, Krylov(hvp="exact"), FAR)
     assert move.result.gradient_norm == pytest.approx(0.8 * f.largest_gradient_norm(x), rel=1e-6)
@@ -49,7 +49,7 @@ def test_with_the_whole_space_a_teleport_is_the_exact_maximum_scaled_by_the_shar
     assert move.result.value == pytest.approx(0.64 * gap, rel=1e-6)
 
 
-def test_the_curvature_that_comes_for_free_is_the_one_along_the_climb() -> None:
+def test_free_curvature_is_the_one_along_the_climb() -> None:
     f, x = quadratic(), start_of()
     free = move_from(f.at(x), f, Krylov(hvp="exact"), FAR, certify=False)
     assert free.result.curvature == pytest.approx(float(f.eigenvalues.max()), rel=1e-6)
@@ -113,7 +113,7 @@ def test_a_run_of_krylov_teleports_never_rises(case: Case) -> None:
     assert {row.kind for row in result.trace} <= {"start", "teleport", "stay", "step", "descent"}
 
 
-def test_the_trace_tells_teleports_from_plain_steps_and_certifies_the_teleports() -> None:
+def test_trace_marks_and_certifies_teleports() -> None:
     X, y = labelled_data(200, 20)
     scaled = X * torch.logspace(0, -2, 20, dtype=torch.float64)
     objective = LinearObjective.logistic(scaled, y, penalty=1e-6)
@@ -164,7 +164,7 @@ def test_ritz_pairs_are_products_without_another_product(vectors: int) -> None:
         assert torch.allclose(image, f.at(x).hvp(v), atol=1e-9 * float(f.eigenvalues.max()))
 
 
-def test_a_point_below_the_level_is_no_kkt_point_however_well_aligned() -> None:
+def test_aligned_point_below_the_level_is_no_kkt_point() -> None:
     """Booth's climb ends at 0.64 of the level: H g = λ g there, with λ > 0, and the gradient grows up to the level."""
     result = teleport(
         lambda w: (w[0] + 2 * w[1] - 7) ** 2 + (2 * w[0] + w[1] - 5) ** 2, torch.tensor([7.5, -4.0]).double(), "krylov"
@@ -174,7 +174,7 @@ def test_a_point_below_the_level_is_no_kkt_point_however_well_aligned() -> None:
     assert result.status is TeleportStatus.PREDICTED
 
 
-def test_a_trust_radius_that_has_collapsed_does_not_end_all_teleports() -> None:
+def test_collapsed_trust_radius_does_not_end_all_teleports() -> None:
     """At a minimum moves miss what the model promises by mere roundings, again and again; f may change later."""
     f, x = quadratic(), start_of()
     point, state = f.at(x), {"radius": 1e-200, "first_norm": f.at(x).gradient_norm}
@@ -184,7 +184,7 @@ def test_a_trust_radius_that_has_collapsed_does_not_end_all_teleports() -> None:
     assert point.value < 0.1 * f.at(x).value
 
 
-def test_products_at_the_edge_of_the_domain_are_taken_on_its_inner_side() -> None:
+def test_products_at_the_domain_edge_are_taken_inside() -> None:
     c = torch.tensor([1.0, 10.0, 100.0], dtype=torch.float64)
 
     def entropy(x: torch.Tensor) -> torch.Tensor:

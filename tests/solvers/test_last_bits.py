@@ -19,7 +19,7 @@ SMOOTH = [case for case in all_cases() if case.name in ("quadratic", "logistic",
 
 @pytest.mark.parametrize("max_hvps", [12, 50])
 @pytest.mark.parametrize("case", SMOOTH, ids=lambda case: case.name)
-def test_perturbed_starts_end_at_the_same_norm_with_the_same_status(case: Case, max_hvps: int) -> None:
+def test_perturbed_starts_end_at_the_same_norm_and_status(case: Case, max_hvps: int) -> None:
     generator = torch.Generator().manual_seed(0)
     results = []
     for _ in range(5):

@@ -149,7 +149,7 @@ def test_trace_is_in_order() -> None:
             assert spent[-1] <= result.cost.gradient_equivalents
 
 
-def test_a_landing_that_was_no_kkt_point_is_not_repeated_without_a_product() -> None:
+def test_landing_off_a_kkt_point_is_not_repeated_for_free() -> None:
     """The second landing of a converged ascent found another point, whose certificate was one product too many."""
 
     def f(u: torch.Tensor) -> torch.Tensor:

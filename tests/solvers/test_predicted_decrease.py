@@ -12,7 +12,7 @@ from levelport import teleport
 from levelport.solvers import Auto
 
 
-def test_on_a_quadratic_it_is_the_decrease_of_the_exact_line_search() -> None:
+def test_quadratic_decrease_is_that_of_the_exact_line_search() -> None:
     quadratic = Quadratic.random(torch.logspace(0, -3, 20, dtype=torch.float64), seed=3)
     x = torch.linspace(-1.0, 2.0, 20, dtype=torch.float64)
     result = teleport(quadratic, x)
@@ -44,7 +44,7 @@ def test_without_curvature_the_model_has_no_best_step() -> None:
     assert teleport(lambda w: -(w * w).sum(), x, Auto(max_hvps=2, radius=1e-3)).predicted_decrease == math.inf
 
 
-def test_nothing_is_foretold_from_where_the_model_has_no_best_step() -> None:
+def test_nothing_is_predicted_where_the_model_has_no_best_step() -> None:
     """At (2, 0) the bump curves down along its gradient: the best gradient step is infinite there."""
     result = teleport(lambda x: -torch.exp(-0.5 * x.square().sum()), torch.tensor([2.0, 0.0], dtype=torch.float64))
     assert result.curvature_start < 0.0

@@ -58,7 +58,7 @@ def test_no_kkt_point_where_the_gradient_grows_below_the_level(solver: str | SQP
         assert result.curvature < 0.0
 
 
-def test_a_target_alignment_is_seen_where_the_solver_took_no_product() -> None:
+def test_target_alignment_is_seen_without_a_solver_product() -> None:
     start = torch.tensor([-1.2, 1.0], dtype=torch.float64)
     result = teleport(rosenbrock, start, Krylov(target_alignment=0.5))
     assert result.status is TeleportStatus.TARGET_REACHED
@@ -116,7 +116,7 @@ def test_how_near_the_level_is_near_enough(dtype: torch.dtype, relative: float) 
 
 
 @pytest.mark.parametrize("level_set", [True, False])
-def test_the_trace_tells_how_far_its_points_are_from_what_is_asked_for(level_set: bool) -> None:
+def test_trace_tells_the_distance_to_the_target(level_set: bool) -> None:
     start = torch.tensor([-1.2, 1.0], dtype=torch.float64)
     result = teleport(rosenbrock, start, SQP(max_hvps=30), level_set=level_set)
     excesses = [row.value - result.value_start for row in result.trace]

@@ -1,4 +1,4 @@
-"""The tests that the table of promises names exist."""
+"""The tests that the table of promises names exist, and names of tests are short."""
 
 from __future__ import annotations
 
@@ -22,3 +22,10 @@ def test_tests_named_for_promises_exist() -> None:
         if not (ROOT / file).exists() or f"def {name}(" not in (ROOT / file).read_text(encoding="utf-8") + "def ("
     ]
     assert missing == []
+
+
+def test_names_of_tests_fit_in_sixty_characters() -> None:
+    files = [path for folder in ("tests", "lab/tests") for path in (ROOT / folder).rglob("test_*.py")]
+    names = [name for path in files for name in re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8"))]
+    assert len(names) > 100
+    assert [name for name in names if len(name) > 60] == []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from levelport import FunctionObjective, Krylov, Solver, TeleportStatus, telepor
 from levelport.objectives import distributed
 from levelport.objectives.isolation import RandomState, isolated
 from levelport.optim.first_step import FirstStep, check_unused
-from levelport.solvers import Monitor, Outcome, TeleportProblem
+from levelport.solvers import Monitor, Outcome, TeleportProblem, solver_named
 
 SCALES = torch.tensor([1.0, 2.0, 8.0], dtype=torch.float64)
 
@@ -47,6 +48,31 @@ def test_answers_that_break_the_guarantee_are_dropped(place: tuple[float, ...]) 
     assert torch.equal(result.x, start)
     assert result.value == float(bowl(start))
     assert TeleportStatus.PREDICTED.value in result.detail
+
+
+def test_gradients_of_equal_length_are_no_smaller() -> None:
+    """The mirror image of the start has its value and its norm to the last bit: that keeps the guarantee."""
+    start = torch.tensor([0.0, 1.5, 0.0], dtype=torch.float64)
+    result = teleport(bowl, start, GoesTo(place=(0.0, -1.5, 0.0)))
+    assert result.moved
+    assert torch.equal(result.x, -start)
+    assert result.gradient_norm == result.gradient_norm_start
+
+
+@pytest.mark.parametrize("solver", ["auto", "sqp"])
+def test_fifty_products_unless_told(solver: str) -> None:
+    """Neither comes to an end here in fifty: 400 variables with curvatures from 1 to 1e-6, and a quartic."""
+    scales = torch.logspace(0, -6, 400, dtype=torch.float64)
+    objective = FunctionObjective(lambda x: 0.5 * torch.dot(scales, x * x) + 0.01 * (x**4).sum(), scales)
+    before = objective.ledger.products
+    teleport(objective, torch.linspace(-1.0, 2.0, 400, dtype=torch.float64), replace(solver_named(solver), tol=1e-15))
+    assert 45 <= objective.ledger.products - before <= 50
+
+
+def test_seconds_are_those_that_passed() -> None:
+    began = time.perf_counter()
+    result = teleport(bowl, torch.tensor([1.0, 0.5, 0.2], dtype=torch.float64))
+    assert 0.0 < result.cost.seconds <= time.perf_counter() - began
 
 
 @pytest.mark.parametrize(("short", "converged"), [(0.5, True), (3.0, False), (50.0, False)])

@@ -38,6 +38,8 @@ PACKAGES = ("solvers", "optim", "objectives")
 TESTS = ("tests/solvers", "tests/optim", "tests/objectives", "tests/goals", "tests/symmetries", "lab/tests/library")
 # Tests of other processes, whose lines are not seen here, and of memory.
 WITHOUT = ("tests/optim/test_examples.py", "tests/optim/test_optim_distributed.py", "tests/solvers/test_leaks.py")
+ELSEWHERE = {"src/levelport/objectives/distributed.py": "tests/optim/test_optim_distributed.py"}
+"""Tests that run a file in processes of their own: they follow those that are seen to reach a mutant."""
 OUT = ROOT / "build" / "mutation"
 EQUIVALENT = ROOT / "tools" / "equivalent_mutants.json"
 _PATIENCE = 60.0  # seconds beyond ten times what the tests took, before a mutant counts as one that never ends
@@ -163,16 +165,20 @@ def make_map(paths: list[str]) -> None:
 
 
 def tests_for(mutant: Mutant, known: dict[str, Any], limit: float) -> list[str]:
-    """The tests that reach the mutant's line, fastest first, up to ``limit`` seconds in all."""
-    seconds = known["seconds"]
-    reaching = sorted(known["reached"].get(mutant.file, {}).get(str(mutant.line), []), key=lambda test: seconds[test])
+    """The tests that reach the mutant's line, fastest first, up to ``limit`` seconds in all.
+
+    A line that runs at import, such as a default, is reached by no test: all that reach its file stand for them.
+    """
+    seconds, lines = known["seconds"], known["reached"].get(mutant.file, {})
+    reached = lines.get(str(mutant.line)) or {test for tests in lines.values() for test in tests}
+    reaching = sorted(reached, key=lambda test: seconds[test])
     total, chosen = 0.0, list[str]()
     for test in reaching:
         total += seconds[test]
         if total > limit and chosen:
             break
         chosen.append(test)
-    return chosen
+    return [*chosen, ELSEWHERE[mutant.file]] if mutant.file in ELSEWHERE else chosen
 
 
 def judge(mutant: Mutant, tests: list[str], known: dict[str, Any], copy: Path) -> str | None:
@@ -184,7 +190,7 @@ def judge(mutant: Mutant, tests: list[str], known: dict[str, Any], copy: Path) -
     child = os.fork()
     if child == 0:
         _run_tests(tests, copy, answer)
-    limit = time.monotonic() + 10.0 * sum(known["seconds"][test] for test in tests) + _PATIENCE
+    limit = time.monotonic() + 10.0 * sum(known["seconds"].get(test, 60.0) for test in tests) + _PATIENCE
     status = None
     while status is None and time.monotonic() < limit:
         pid, code = os.waitpid(child, os.WNOHANG)
@@ -211,6 +217,7 @@ def _run_tests(tests: list[str], copy: Path, answer: Path) -> None:
                 answer.write_text(report.nodeid)
 
     sys.path.insert(0, str(copy / "src"))
+    os.environ["PYTHONPATH"] = str(copy / "src")  # for processes that tests start
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)

@@ -1,9 +1,9 @@
 """A sweep on a local Dask cluster.
 
-Logistic regression on two data sets with six penalties, gradient descent with a line search without teleports and
-``minimize``, which teleports before every step: 24 runs, sent to two worker processes that Dask starts on this machine.
-Every run is a frozen specification with a name on disk, so that a second start computes only what is missing. With the
-address of a scheduler in place of ``jobs=2`` the same lines use a cluster.
+Logistic regression on two data sets with six penalties, by gradient descent with a line search and by `minimize`: 24
+runs on two worker processes that Dask starts on this machine. Results are stored under the hash of their specification,
+so a second start computes only what is missing. With the address of a scheduler in place of `jobs=2` the same lines use
+a cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from levelport_lab.paper.profiles import Axis, spent_until_solved
 NEEDS = "distributed"
 ACCURACY = 1e-6
 PENALTIES = [10.0**-power for power in range(1, 7)]
-METHODS = {"GD-Armijo": "without teleports", "levelport.minimize": "with teleports"}
+METHODS = {"GD-Armijo": "gradient descent", "levelport.minimize": "minimize"}
 
 
 def main() -> Figure:
@@ -52,5 +52,5 @@ def main() -> Figure:
             print(f"{data}, {label}: {', '.join(words)}")
         panel.set(title=data, xlabel="penalty")
     panel.legend()
-    picture.axes[0].set_ylabel(f"gradient equivalents to {ACCURACY:g}")
+    picture.axes[0].set_ylabel(f"gradient equivalents to accuracy {ACCURACY:g}")
     return picture

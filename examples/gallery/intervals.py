@@ -2,7 +2,7 @@
 
 Onset of diabetes in 614 Pima women, eight features. Blue: 95 % likelihood intervals of the coefficients; grey: Wald
 intervals. Right, the probability for six women that the model has not seen. With this many samples both kinds nearly
-agree; with 23 they do not, as the home page shows.
+agree. The home page shows 23 samples, where they do not.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ def negative_log_likelihood(w: Tensor) -> Tensor:
     return torch.nn.functional.binary_cross_entropy_with_logits(X[known] @ w, y[known], reduction="sum")
 
 
-def draw(axes: Axes, result: IntervalResult[Tensor], title: str) -> None:
+def draw(axes: Axes, result: IntervalResult[Tensor], quantity: str) -> None:
     for i, row in enumerate(result.rows()):
         axes.plot([row["wald_lower"], row["wald_upper"]], [i + 0.2] * 2, color="0.6", lw=2, label=None if i else "Wald")
         axes.plot([row["lower"], row["upper"]], [i, i], color="tab:blue", lw=3, label=None if i else "likelihood")
         axes.plot([row["estimate"]], [i], "o", color="black", ms=4)
-    axes.legend(fontsize="small")
+    axes.legend(loc="lower right", fontsize="small")
     axes.set_yticks(range(len(result.names)), result.names)
     axes.invert_yaxis()
-    axes.set_title(title)
+    axes.set_xlabel(f"{quantity}, 95 % intervals")
 
 
 def main() -> Figure:
@@ -49,7 +49,7 @@ def main() -> Figure:
     print(predictions)
     picture = Figure(figsize=(10, 3.8), layout="constrained")
     left, right = picture.subplots(1, 2)
-    draw(left, coefficients, "coefficients, 95 %")
-    draw(right, predictions, "probability of diabetes, 95 %")
+    draw(left, coefficients, "coefficient (standardized features)")
+    draw(right, predictions, "probability of diabetes")
     right.set_xlim(0.0, 1.0)
     return picture

@@ -1,9 +1,9 @@
 """Two functions of the plane.
 
-Gradient descent with a line search, alone and after one teleport at the start. On Booth's quadratic the teleport turns
-the gradient into an eigenvector of the Hessian, and the gradient step after it lands on the minimiser; on Goldstein and
-Price's function it leads along the level set to where the walls are steepest. Grey is the sub-level set in which a
-teleport has to stay. Below, the same runs against cost, the teleport's included: a flat piece is its price.
+Gradient descent with a line search, alone and after one teleport at the start. A teleport has to stay in the grey
+sub-level set. On Booth's quadratic it makes the gradient an eigenvector of the Hessian, and the next gradient step ends
+at the minimizer. On Goldstein and Price's function both runs end in the same local minimum, and the teleport only adds
+cost. Below, the same runs against cost; the flat piece is the cost of the teleport.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from matplotlib.figure import Figure
 
 import levelport
 from levelport.optim import Armijo
-from levelport_lab.level_sets import draw_level_sets, draw_path, mark, mark_minimisers, window_with
+from levelport_lab.level_sets import draw_level_sets, draw_path, mark, mark_minimisers
 from levelport_lab.problems.functions import function_named
 
+WINDOW = {"booth": (-8.0, 10.0, -6.0, 12.0), "goldstein-price": (-2.0, 2.0, -3.0, 1.5)}
 RUNS = {"alone": (levelport.Never(), "tab:blue", "s"), "teleported once": (levelport.At(0), "tab:orange", "o")}
 
 
 def draw(name: str, plane: Axes, curves: Axes) -> None:
-    """One function: the ways through the plane, and f - f* against cost."""
+    """One function: the paths in the plane, and f - f* against cost."""
     function = function_named(name)
     start = torch.tensor(function.start, dtype=torch.float64)
     paths: dict[str, list[list[float]]] = {}
@@ -36,8 +37,7 @@ def draw(name: str, plane: Axes, curves: Axes) -> None:
         print(
             f"{name}, {label}: f - f* = {gaps[-1]:.0e} after {result.cost.gradient_equivalents:g} gradient equivalents"
         )
-    window = window_with(function.window, [point for path in paths.values() for point in path])
-    draw_level_sets(plane, function, window, minimum=function.minimum, level=float(function(start)))
+    draw_level_sets(plane, function, WINDOW[name], minimum=function.minimum, level=float(function(start)))
     teleported = paths["teleported once"]
     draw_path(plane, paths["alone"], color="tab:blue", style="dashed", marker="s", label="gradient descent")
     draw_path(plane, teleported[:2], color="0.3", style="dotted", marker="", label="teleport")

@@ -149,8 +149,15 @@ def mark_minimisers(axes: Axes, function: TestFunction) -> None:
     )  # fmt: skip
 
 
-def teleport_picture(function: TestFunction, start: Sequence[float], trails: Trails, result: TeleportResult) -> Figure:
-    """Level sets, path, start and end of one teleport of a test function."""
+def teleport_picture(
+    function: TestFunction,
+    start: Sequence[float],
+    trails: Trails,
+    result: TeleportResult,
+    *,
+    after: Sequence[float] | None = None,
+) -> Figure:
+    """Level sets, path, start and end of one teleport of a test function, and the step from there to ``after``."""
     assert isinstance(result.x, Tensor)
     end = result.x.tolist()
     seen = [point for trail in trails.trails for point in trail]
@@ -159,6 +166,8 @@ def teleport_picture(function: TestFunction, start: Sequence[float], trails: Tra
     window = window_with(function.window, [start, end, *seen])
     draw_level_sets(axes, function, window, minimum=function.minimum, level=result.value_start)
     draw_trails(axes, start, trails, end)
+    if after is not None:
+        draw_path(axes, [end, after], color=RED, marker="", label="one gradient step")
     mark_minimisers(axes, function)
     left, right, bottom, top = window
     outside = "" if left <= end[0] <= right and bottom <= end[1] <= top else " (outside the picture)"

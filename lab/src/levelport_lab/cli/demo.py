@@ -23,7 +23,7 @@ def demo(
     from rich.console import Console
     from threadpoolctl import threadpool_limits
 
-    # The problems are tiny: more threads only wait for each other, for minutes on a busy machine.
+    # The problems are tiny: on a busy machine more threads take longer.
     torch.set_num_threads(1)
     threadpool_limits(1)
     console = Console()
@@ -57,12 +57,13 @@ def _teleport(console: Console, out: Path) -> None:
     booth = function_named("booth")
     trails = Trails()
     result = teleport(booth, torch.tensor(booth.start, dtype=torch.float64), callback=trails)
-    (picture,) = save(teleport_picture(booth, booth.start, trails, result), out / "teleport.png")
     landed = result.x - torch.func.grad(booth)(result.x) / result.curvature
+    drawing = teleport_picture(booth, booth.start, trails, result, after=landed.tolist())
+    (picture,) = save(drawing, out / "teleport.png")
     echo(
-        f"Booth's function: at the same value {result.value_start:g} the gradient grows from "
-        f"{result.gradient_norm_start:.1f} to {result.gradient_norm:.1f}, for {result.cost.gradient_equivalents:g} "
-        "gradient evaluations' worth of work."
+        f"Booth's function stays at {result.value_start:g} while its gradient norm grows from "
+        f"{result.gradient_norm_start:.1f} to {result.gradient_norm:.1f}, at the cost of "
+        f"{result.cost.gradient_equivalents:g} gradients."
     )
     echo(f"One gradient step from there ends at f = {float(booth(landed)):.0e}; the minimum is 0. Picture: {picture}")
 
@@ -76,9 +77,9 @@ def _minimize(console: Console, out: Path) -> None:
 
     costs = cost_table.cost_table(competitors=(DEFAULT, LBFGS, NEWTON_CG), max_cost=3000.0)
     echo(
-        "Badly conditioned logistic regression, 569 samples of 30 features, from zero. The table shows the work until "
-        "f - min f has fallen to\n1e-4, 1e-6 and 1e-10 of its first value, in gradient evaluations (a value counts ½, "
-        "a Hessian-vector product 2)."
+        "An ill-conditioned logistic regression with 569 samples and 30 features. The table has the cost in gradients "
+        "until f - min f\nhas fallen to 1e-4, 1e-6 and 1e-10 of its first value (a value counts ½, a Hessian-vector "
+        "product 2)."
     )
     table = Table("method", *map(accuracy, cost_table.ACCURACIES))
     for column in table.columns[1:]:
@@ -96,13 +97,14 @@ def _intervals(console: Console, out: Path) -> None:
     (picture,) = save(forest(result), out / "intervals.png")
     cold = result.rows()[0]
     echo(
-        f"O-ring damage at 31 °F, from 23 flights: 95 % likelihood interval [{cold['lower']:.2f}, "
-        f"{cold['upper']:.2f}]; the Wald interval [{cold['wald_lower']:.3f}, {cold['wald_upper']:.3f}] is far too sure."
+        "Probability of O-ring damage at 31 °F, from 23 flights: the 95 % likelihood interval is "
+        f"[{cold['lower']:.2f}, {cold['upper']:.2f}].\nThe Wald interval [{cold['wald_lower']:.3f}, "
+        f"{cold['wald_upper']:.3f}] is too narrow and exceeds 1."
     )
     ends = sum(end.success for pair in result.ends for end in pair)
     echo(
-        f"{ends} of {2 * len(result.ends)} ends are certified, for {result.cost.gradient_equivalents:g} gradient "
-        f"evaluations in all. Picture (grey: impossible values): {picture}"
+        f"{ends} of {2 * len(result.ends)} ends are certified, at the cost of {result.cost.gradient_equivalents:g} "
+        f"gradients in all. Picture: {picture}"
     )
 
 
@@ -119,7 +121,7 @@ def _train(console: Console, out: Path) -> None:
         axes.plot(costs, losses, color=colour, label=label)
         ends[label] = losses[-1], made
     axes.set(
-        xlabel="cost in gradient evaluations, teleports included",
+        xlabel="cost in gradients, teleports included",
         ylabel="loss",
         title="a small network, step size 0.05",
     )
@@ -127,7 +129,7 @@ def _train(console: Console, out: Path) -> None:
     (picture,) = save(figure, out / "training.png")
     (alone, _), (teleported, made) = ends.values()
     echo(f"A network trained by SGD: loss {alone:.2f} alone, {teleported:.2f} with {made} teleports, at the same cost.")
-    echo(f"With a tuned step size, momentum or Adam the gain is gone; see docs/what-it-buys.md. Picture: {picture}")
+    echo(f"Tuned step sizes, momentum and Adam gain nothing: see docs/what-it-buys.md. Picture: {picture}")
 
 
 def training_run(*, teleports: bool, budget: float = 200.0) -> tuple[list[float], list[float], int]:

@@ -28,13 +28,17 @@ def resident() -> int:
 
 
 def assert_flat(once: Callable[[], object], times: int) -> None:
+    """A leak grows in every round; pages that the system takes away and brings back, in some."""
     for _ in range(30):
         once()
-    tensors, memory = live_tensors(), resident()
-    for _ in range(times):
-        once()
-    assert live_tensors() <= tensors
-    assert resident() - memory < 4 * 2**20
+    growth = []
+    while not growth or (growth[-1] >= 4 * 2**20 and len(growth) < 5):
+        tensors, memory = live_tensors(), resident()
+        for _ in range(times):
+            once()
+        assert live_tensors() <= tensors
+        growth.append(resident() - memory)
+    assert min(growth) < 4 * 2**20
 
 
 def test_functions_leave_nothing_behind() -> None:

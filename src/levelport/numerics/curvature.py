@@ -1,4 +1,4 @@
-"""∇²f as a matrix, and the largest curvature of linear models: what is known in closed form, and columns for the rest.
+"""∇²f as a matrix: in closed form for linear models, column by column for the rest.
 
 The Hessian of (1/n) Σ ℓ(zᵢ, yᵢ) + penalty ‖W‖² with logits Z = XW is
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from levelport.objective import Objective, Point
-from levelport.objectives.linear import LinearObjective, LogisticLoss, SoftmaxLoss, SquaredLoss
+from levelport.objectives.linear import LinearObjective
 
 
 def hessian_matrix(objective: Objective, x: Tensor) -> Tensor:
@@ -54,20 +54,3 @@ def _linear_hessian(objective: LinearObjective, x: Tensor) -> Tensor:
     H = H.reshape(objective.dimension, objective.dimension)
     H.diagonal().add_(2.0 * objective.penalty)
     return H
-
-
-_LARGEST = {SquaredLoss: 1.0, LogisticLoss: 0.25, SoftmaxLoss: 0.5}
-"""sup ‖∂²ℓ/∂z²‖: attained everywhere, at z = 0, and in the limit of two equal logits far above the others."""
-
-
-def smoothness(objective: LinearObjective) -> float:
-    """L = sup ‖∂²ℓ/∂z²‖ · ‖X‖²/n + 2 penalty.
-
-    Exact for squared and logistic loss, where all samples attain the largest curvature at once (the logistic ones at
-    w = 0); an upper bound for softmax.
-    """
-    largest = _LARGEST.get(type(objective.loss))
-    if largest is None:
-        raise ValueError(f"No closed form of L is known for {type(objective.loss).__name__}.")
-    X = objective.X.double()
-    return largest * float(torch.linalg.eigvalsh(X.T @ X)[-1]) / objective.samples + 2.0 * objective.penalty

@@ -1,4 +1,4 @@
-"""The Lanczos process, and what is made of it: a quadratic model of f, and both ends of the spectrum of ∇²f.
+"""The Lanczos process, and the quadratic model of f that is made of it.
 
 m steps of the Lanczos process on H = ∇²f(x), started at g = ∇f(x), give an orthonormal basis Q of
 span{g, Hg, …, Hᵐ⁻¹g} and the tridiagonal T = Qᵀ H Q. With T = U diag(θ) Uᵀ and c = ‖g‖ Uᵀe₁ the model along the Ritz
@@ -14,17 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from levelport.numerics.curvature import hessian_by_columns
 from levelport.objective import Point
 from levelport.vectors import norm, read
-
-DENSE_LIMIT = 400
-"""Up to this dimension :func:`extremes` writes the Hessian out, one HVP per column."""
 
 
 class Lanczos:
@@ -170,47 +165,3 @@ class KrylovModel(Lanczos):
             step = -c / (theta + high)
         decrease = -float(c @ step + 0.5 * (theta * step) @ step)
         return step, decrease
-
-
-@dataclass(frozen=True)
-class Extremes:
-    """Smallest and largest eigenvalue with their vectors.
-
-    ``exact`` (to rounding) if the Hessian was written out. Lanczos gives Ritz values, which lie *inside* the
-    spectrum: the largest is a lower bound on λ_max, the smallest an upper bound on λ_min.
-    """
-
-    smallest: float
-    largest: float
-    lowest_vector: Tensor
-    top_vector: Tensor
-    exact: bool
-
-
-def extremes(point: Point, *, max_products: int = 80, seed: int = 0) -> Extremes:
-    """Both ends of the spectrum of ∇²f at ``point``: dense where that is affordable, Lanczos otherwise."""
-    if point.x.numel() <= max(DENSE_LIMIT, max_products):
-        values, vectors = torch.linalg.eigh(hessian_by_columns(point))
-        return Extremes(float(values[0]), float(values[-1]), vectors[:, 0], vectors[:, -1], exact=True)
-    return extremes_by_lanczos(point.hvp, point.x, max_products, seed)
-
-
-def extremes_by_lanczos(
-    product: Callable[[Tensor], Tensor], like: Tensor, products: int, seed: int = 0, *, without: Tensor | None = None
-) -> Extremes:
-    """Ritz values and vectors of that many products with a symmetric matrix, from a random start shaped ``like``.
-
-    ``without`` is a unit vector that the matrix maps to zero and whose eigenvalue does not count.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    q = torch.randn(like.numel(), generator=generator, dtype=torch.float64).to(like)
-    if without is not None:
-        q = q - torch.dot(without, q) * without
-    process = Lanczos(product, q / torch.linalg.vector_norm(q), products)
-    while not process.exhausted and process.extend():
-        pass
-    values = process.ritz_values
-    if len(values) == 0:
-        return Extremes(math.nan, math.nan, process._basis[0], process._basis[0], exact=False)
-    ends = process.ritz_vector(0), process.ritz_vector(-1)
-    return Extremes(float(values[0]), float(values[-1]), *ends, exact=False)

@@ -18,13 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from levelport.numerics.curvature import smoothness
 from levelport.objective import Objective
 from levelport.objectives.linear import LinearObjective
 from levelport.objectives.module import ModuleObjective
 from levelport_lab.problems import models
 from levelport_lab.problems.datasets import DataInfo, Targets, data_info, load_data
 from levelport_lab.problems.models import MLP, LinearModel, Model
+from levelport_lab.problems.spectrum import smoothness
 
 if TYPE_CHECKING:
     from levelport_lab.problems.optima import Optimum
@@ -161,7 +161,7 @@ class Problem:
         return optima.optimum(self, refresh=refresh)
 
     def smoothness(self) -> float:
-        """L, the largest curvature of a linear model, see :func:`levelport.numerics.curvature.smoothness`."""
+        """L, the largest curvature of a linear model, see :func:`levelport_lab.problems.spectrum.smoothness`."""
         objective = replace(self, dtype=torch.float64).objective()
         if not isinstance(objective, LinearObjective):
             raise ValueError(f"No closed form of L is known for {self.name}; only for linear models.")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from levelport.numerics.lanczos import extremes
 from levelport.numerics.newton import Minimum, find_minimum
 from levelport.objective import Objective
+from levelport_lab.problems.spectrum import extremes
 from levelport_lab.theory import rates, rates_stable
 from levelport_lab.theory.certificates import StepCertificate, certify
 from levelport_lab.theory.constants import (

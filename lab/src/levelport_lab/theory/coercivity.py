@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from levelport.numerics.lanczos import extremes
 from levelport.objective import Objective
 from levelport.objectives.structure import Structure
+from levelport_lab.problems.spectrum import extremes
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from typing import TypeGuard
 import torch
 from torch import Tensor
 
-from levelport.numerics.curvature import hessian_matrix, smoothness, weighted_gram
-from levelport.numerics.lanczos import extremes
+from levelport.numerics.curvature import hessian_matrix, weighted_gram
 from levelport.numerics.newton import Minimum, find_minimum
 from levelport.objective import Objective
 from levelport.objectives.linear import LinearObjective, LogisticLoss, PointwiseLoss, SoftmaxLoss, SquaredLoss
+from levelport_lab.problems.spectrum import extremes, smoothness
 from levelport_lab.theory.margins import MarginReach, curvature_ends, margin_reach
 from levelport_lab.theory.rates_stable import Stability
 from levelport_lab.theory.stability import curvature_ratio, sampled_stability, self_concordant_stability

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from levelport.numerics.lanczos import extremes_by_lanczos
 from levelport.objective import Objective, Point
 from levelport.solvers.problem import Certificate
+from levelport_lab.problems.spectrum import extremes_by_lanczos
 
 _DENSE = 100
 """Up to this dimension the Lagrangian's Hessian is written out; each column costs four HVPs."""

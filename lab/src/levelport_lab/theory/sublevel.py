@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from levelport.numerics.lanczos import extremes
 from levelport.numerics.newton import Minimum
 from levelport.objective import Objective
+from levelport_lab.problems.spectrum import extremes
 
 
 def boundary(objective: Objective, centre: Tensor, direction: Tensor, level: float, *, limit: float = 1e12) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import inspect
 import math
 import subprocess
@@ -257,22 +256,6 @@ def test_the_unit_of_f_does_not_either(unit: float) -> None:
     result = minimize(lambda w: unit * booth(w), vector(7.5, -4.0))
     assert result.success
     assert torch.allclose(result.x, vector(1.0, 3.0), rtol=1e-6)
-
-
-def test_the_progress_bar_is_optional(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for options in ({}, {"max_cost": 100.0}):
-        assert minimize(rosenbrock, vector(-1.2, 1.0), Armijo(), progress=True, max_iterations=5, **options).value < 25
-    original = builtins.__import__
-
-    def without_rich(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.startswith("rich"):
-            raise ModuleNotFoundError(name)
-        return original(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without_rich)
-    with pytest.raises(ValueError, match="pip install rich"):
-        minimize(rosenbrock, vector(-1.2, 1.0), progress=True)
-    capsys.readouterr()
 
 
 def test_importing_the_optimizers_needs_torch_only() -> None:

@@ -13,8 +13,8 @@ from levelport.objectives import FunctionObjective
 from levelport.solvers import move_from
 from levelport_lab.bench.minimizers import page, study
 from levelport_lab.bench.minimizers.arms import ARMS, MEMORY, OURS, RandomDirections
-from levelport_lab.bench.minimizers.catalogue import PROBLEMS
 from levelport_lab.bench.minimizers.optima import optima
+from levelport_lab.bench.minimizers.problems import PROBLEMS
 from levelport_lab.bench.report import with_tables
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
@@ -53,18 +53,8 @@ def test_specs_name_the_rows_of_the_csv() -> None:
     if not (RESULTS / "minimizers.csv").exists():
         pytest.skip("the documentation is not part of this copy")
     rows = pd.read_csv(RESULTS / "minimizers.csv")
-    known = {(spec.group, spec.half, spec.name, spec.arm) for group in study.GROUPS for spec in study.specs(group)}
+    known = {(spec.group, spec.half, spec.name, spec.arm) for spec in study.specs()}
     assert set(zip(rows["group"], rows["half"], rows["problem"], rows["arm"], strict=True)) <= known
-
-
-def test_study_adds_missing_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = [study.MinimizerSpec("gaussian process 12", arm) for arm in (OURS, MEMORY)]
-    monkeypatch.setattr(study, "specs", lambda group: wanted)
-    for _ in range(2):
-        study.main(tmp_path / "a.csv", ["development"])
-    rows = pd.read_csv(tmp_path / "a.csv")
-    assert list(rows["arm"]) == [OURS, MEMORY]
-    assert list(rows.columns) == list(study.COLUMNS)
 
 
 def test_random_directions_are_pairs_of_the_hessian() -> None:
@@ -83,8 +73,9 @@ def test_ratios_leave_out_what_did_not_run() -> None:
     rows = pd.DataFrame(
         [("a", OURS, 10.0), ("a", MEMORY, 20.0), ("b", OURS, math.inf), ("b", MEMORY, 5.0), ("c", OURS, 1.0)],
         columns=["problem", "arm", "cost_1e-10"],
-    )
-    assert page.ratios(rows, OURS, MEMORY).to_dict() == {"a": 0.5, "b": math.inf}
+    ).assign(half="split 0")
+    assert page.ratios(rows, OURS, MEMORY).droplevel("half").to_dict() == {"a": 0.5, "b": math.inf}
+    assert set(page.longer(rows, MEMORY, 5.0)["problem"]) == {"a"}
 
 
 def test_documented_tables_follow_from_the_csv() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -22,19 +23,8 @@ from levelport.optim.result import MinimizeRow, MinimizeStatus
 from levelport.optim.schedules import Schedule
 from levelport.optim.step_rule import StepRule
 
-_OPTIONS = {
-    "solver",
-    "metric",
-    "first_step",
-    "f_target",
-    "max_cost",
-    "max_seconds",
-    "progress",
-}
+_OPTIONS = {"solver", "metric", "first_step", "f_target", "max_cost", "max_seconds"}
 """Of :func:`levelport.minimize`, beside those that SciPy has a name for."""
-
-_NAMES = {"max_iterations": "maxiter"}
-"""What messages of ours call an option, and what SciPy calls it."""
 
 
 def scipy_method(
@@ -73,6 +63,7 @@ def scipy_method(
     The others are SciPy's own. Returns an ``OptimizeResult``; nfev, njev and nhev count calls of the functions given,
     ngev gradients however they were made, nteleports teleports.
     """
+    import numpy as np
     from scipy.optimize import OptimizeResult, OptimizeWarning
 
     if bounds is not None or constraints:
@@ -83,12 +74,24 @@ def scipy_method(
     known = {name: value for name, value in options.items() if name in _OPTIONS}
     if unknown := [name for name in options if name not in _OPTIONS]:
         warnings.warn(f"Unknown solver options: {', '.join(unknown)}", OptimizeWarning, stacklevel=3)
-    start = torch.as_tensor(x0, dtype=torch.float64).reshape(-1).clone()
-    if known.get("metric") is not None and not isinstance(known["metric"], str):
-        known["metric"] = torch.as_tensor(known["metric"], dtype=torch.float64).reshape(-1)
-    calls = _Calls(fun, jac, hess, hessp)
-    objective = calls.objective(start.numel(), args)
-    watcher = _Watcher(callback)
+    start = np.array(x0, dtype=np.float64).reshape(-1)
+    calls: Counter[str] = Counter()
+
+    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            calls[name] += 1
+            return function(*given)
+
+        return call
+
+    product = None
+    if hessp is not None:
+        product = counted("hess", hessp)
+    elif callable(hess):
+        product = _products(counted("hess", hess))
+    objective = NumpyObjective(
+        counted("fun", fun), counted("jac", jac) if callable(jac) else jac, product, start.size, args
+    )
     result = minimize(
         objective,
         start,
@@ -96,63 +99,66 @@ def scipy_method(
         schedule=schedule,
         gtol=0.0,
         gtol_absolute=gtol if tol is None else tol,
-        max_iterations=200 * start.numel() if maxiter is None else maxiter,
-        callback=watcher,
+        max_iterations=200 * start.size if maxiter is None else maxiter,
+        callback=None if callback is None else _once_per_step(callback),
         **known,
     )
-    message = result.message
-    for ours, theirs in _NAMES.items():
-        message = message.replace(ours, theirs)
+    message = result.message.replace("max_iterations", "maxiter")
     if disp:
         print(f"{message}: f = {result.value:.6g} after {result.iterations} steps, {result.cost}")
     return OptimizeResult(
-        x=_array(result.x),
+        x=result.x,
         fun=result.value,
-        jac=_array((watcher.last or objective.at(result.x)).gradient),
+        jac=result.gradient,
         success=result.success,
         status=0 if result.success else 1 + list(MinimizeStatus).index(result.status),
         message=message,
         nit=result.iterations,
-        nfev=calls.fun_calls,
-        njev=calls.jac_calls,
-        nhev=calls.hess_calls,
+        nfev=calls["fun"],
+        njev=calls["fun" if jac is True else "jac"],
+        nhev=calls["hess"],
         ngev=result.cost.gradients,
         nteleports=result.teleports,
         execution_time=result.cost.seconds,
     )
 
 
-class _Calls:
-    """The functions given, counted."""
+def _products(hess: Callable[..., Any]) -> Callable[..., Any]:
+    """Products with ``hess(x, *args)``, evaluated once per point: it is expensive, and a teleport takes many there."""
+    known: list[Any] = []
 
-    def __init__(self, fun: Any, jac: Any, hess: Any, hessp: Any) -> None:
-        self._fun, self._jac, self._hess, self._hessp = fun, jac, hess, hessp
-        self._hessian: tuple[Any, Any] | None = None  # where it was last evaluated, and what it is there
-        self.fun_calls = self.jac_calls = self.hess_calls = 0
+    def product(x: Any, v: Any, *args: Any) -> Any:
+        if not known or not (known[0] == x).all():
+            known[:] = x, hess(x.copy(), *args)
+        return known[1] @ v
 
-    def objective(self, dimension: int, args: tuple[Any, ...]) -> NumpyObjective:
-        jac = self.gradient if callable(self._jac) else self._jac
-        has_product = self._hessp is not None or callable(self._hess)
-        return NumpyObjective(self.fun, jac, self.product if has_product else None, dimension, args)
+    return product
 
-    def fun(self, x: Any, *args: Any) -> Any:
-        self.fun_calls += 1
-        self.jac_calls += self._jac is True
-        return self._fun(x, *args)
 
-    def gradient(self, x: Any, *args: Any) -> Any:
-        self.jac_calls += 1
-        return self._jac(x, *args)
+def _once_per_step(callback: Callable[..., Any]) -> Callable[[MinimizeRow, Point], bool]:
+    """Call back as SciPy does, once per step, where it ended.
 
-    def product(self, x: Any, v: Any, *args: Any) -> Any:
-        if self._hessp is not None:
-            self.hess_calls += 1
-            return self._hessp(x, v, *args)
-        # A teleport takes many products at one point, and a whole Hessian is expensive.
-        if self._hessian is None or not (self._hessian[0] == x).all():
-            self.hess_calls += 1
-            self._hessian = x, self._hess(x.copy(), *args)
-        return self._hessian[1] @ v
+    Of the rows of one iteration the first is the step that led to it. Those that follow precede the next step: a
+    teleport made or not, its first step, a move undone.
+    """
+    from scipy.optimize import OptimizeResult
+
+    by_result = set(inspect.signature(callback).parameters) == {"intermediate_result"}
+    steps = 0
+
+    def call(row: MinimizeRow, point: Point) -> bool:
+        nonlocal steps
+        if row.iteration == steps:
+            return False
+        steps, x = row.iteration, point.x.detach().numpy().copy()
+        try:
+            if by_result:
+                return bool(callback(intermediate_result=OptimizeResult(x=x, fun=row.value)))
+            return bool(callback(x))
+        except StopIteration:
+            return True
+
+    return call
 
 
 def interval(
@@ -227,41 +233,8 @@ def hessian_operator(fun: Callable[[Any], torch.Tensor] | Objective, x: torch.Te
     point = objective.at(flat, curvature=True)
 
     def times(v: Any) -> Any:
-        return _array(point.hvp(torch.as_tensor(v, dtype=objective.dtype, device=objective.device).reshape(-1)).cpu())
+        product = point.hvp(torch.as_tensor(v, dtype=objective.dtype, device=objective.device).reshape(-1))
+        return product.detach().cpu().numpy()
 
     size = objective.dimension
-    return LinearOperator((size, size), matvec=times, rmatvec=times, dtype=_array(flat[:1].cpu()).dtype)
-
-
-class _Watcher:
-    """Calls back as SciPy does, once per step, where it ended; and keeps the last point.
-
-    Of the rows of one iteration the first is the step that led to it. Those that follow precede the next step: a
-    teleport made or not, its first step, a move undone.
-    """
-
-    def __init__(self, callback: Callable[..., Any] | None) -> None:
-        self.last: Point | None = None
-        self._steps = 0
-        self._callback = callback
-        self._by_result = callback is not None and set(inspect.signature(callback).parameters) == {
-            "intermediate_result"
-        }
-
-    def __call__(self, row: MinimizeRow, point: Point) -> bool:
-        self.last = point
-        if self._callback is None or row.iteration == self._steps:
-            return False
-        self._steps = row.iteration
-        try:
-            if self._by_result:
-                from scipy.optimize import OptimizeResult
-
-                return bool(self._callback(intermediate_result=OptimizeResult(x=_array(point.x), fun=row.value)))
-            return bool(self._callback(_array(point.x)))
-        except StopIteration:
-            return True
-
-
-def _array(x: Any) -> Any:
-    return x.detach().numpy().copy()
+    return LinearOperator((size, size), matvec=times, rmatvec=times, dtype=flat[:0].detach().cpu().numpy().dtype)

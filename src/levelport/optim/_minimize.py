@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Literal
 
 import torch
@@ -27,29 +26,31 @@ from levelport.optim.newton_cg import Newton
 from levelport.optim.policy import Taken, TeleportPolicy
 from levelport.optim.polyak import Polyak
 from levelport.optim.probes import Probes
-from levelport.optim.progress_bar import progress_bar
 from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus, RowKind, Start
 from levelport.optim.schedules import History, Never, Schedule
 from levelport.optim.step_rule import Arrival, StepRule
 from levelport.solvers import Certificate, Solver, solver_named
 from levelport.vectors import all_finite
 
-METHODS: dict[str, Callable[[], StepRule]] = {
+METHODS: dict[str, type[StepRule]] = {
     "auto": LBFGS,
     "armijo": Armijo,
     "lbfgs": LBFGS,
     "newton-cg": Newton,
-}
-"""Methods that need no setting, by name."""
-
-CONFIGURED = {
     "gd": FixedStep,
     "fixed": FixedStep,
     "momentum": Momentum,
     "normalized": Normalized,
     "polyak": Polyak,
 }
-"""Methods that need a step size, which no name can give."""
+"""Methods by name; the first four need no setting, the others a step size, which no name can give."""
+
+_GTOL = {torch.float64: 1e-8, torch.float32: 1e-5}
+"""‖∇f‖ relative to its value at x0, as small as it gets; 1e-3 in other precisions.
+
+Once it is √u, u the unit roundoff, f itself changes by rounding alone: 1e-8 in float64, 3e-4 in float32, where
+gradients have some digits left to go on with.
+"""
 
 _STEP_COST = 3.0
 """Gradient equivalents kept for the end of a teleport and the step after it when a budget runs out."""
@@ -82,7 +83,6 @@ def minimize(
     max_cost: float = math.inf,
     max_seconds: float = math.inf,
     callback: Callback | None = None,
-    progress: bool = False,
 ) -> MinimizeResult[Start]:
     """Minimise ``fun`` from ``x0`` by descent steps and teleports.
 
@@ -120,7 +120,6 @@ def minimize(
             teleports. A line search that has begun is finished.
         max_seconds: budget of time; checked at the same places.
         callback: called as ``callback(row, point)`` with every new point; a true answer stops the run.
-        progress: show a bar (needs rich).
 
     Example:
         >>> import torch
@@ -152,8 +151,6 @@ def minimize(
     elif jac is not None:
         raise ValueError("jac is for NumPy starts; a function of tensors is differentiated automatically.")
     objective, structure, flat = as_objective(fun, start)
-    relative = gtol_for(objective.dtype) if gtol is None else gtol
-    limits = _Limits(relative, gtol_absolute, f_target, max_iterations, max_cost, max_seconds)
     if isinstance(objective, DistributedObjective) and math.isfinite(max_seconds):
         raise ValueError("max_seconds cannot be used across ranks, whose clocks differ; use max_cost.")
     if first_step is not None:
@@ -162,9 +159,17 @@ def minimize(
     weighted = None if weights is None else InMetric.like(start, objective, weights)
     policy: TeleportPolicy[tuple[Point, Any]] = TeleportPolicy(schedule, chosen, first_step=included)
     policy.history.product_cost = chosen.product_cost(objective.dtype)
-    run = _Run(objective if weighted is None else weighted, limits, callback)
-    bar = progress_bar(max_iterations, max_cost) if progress else nullcontext(run.show)
-    with full_precision(objective.device), bar as run.show:
+    run = _Run(
+        objective if weighted is None else weighted,
+        callback,
+        _GTOL.get(objective.dtype, 1e-3) if gtol is None else gtol,
+        gtol_absolute,
+        f_target,
+        max_iterations,
+        max_cost,
+        max_seconds,
+    )
+    with full_precision(objective.device):
         first = objective.at(flat, curvature=not schedule.watches and schedule.due(0, History()))
         status = _descend(run, rule, policy, first if weighted is None else weighted.around(first))
     last = run.users(run.point)
@@ -183,15 +188,6 @@ def minimize(
         trace=tuple(run.trace),
         gradient=users(last.gradient),
     )
-
-
-def gtol_for(dtype: torch.dtype) -> float:
-    """‖∇f‖ relative to its value at x0, as small as it gets in this precision.
-
-    Once it is √u, u the unit roundoff, f itself changes by rounding alone: 1e-8 in float64, 3e-4 in float32, where
-    gradients have some digits left to go on with.
-    """
-    return {torch.float64: 1e-8, torch.float32: 1e-5}.get(dtype, 1e-3)
 
 
 def _descend(run: _Run, rule: StepRule, policy: TeleportPolicy[tuple[Point, Any]], start: Point) -> MinimizeStatus:
@@ -266,10 +262,12 @@ def _teleport(run: _Run, policy: TeleportPolicy[tuple[Point, Any]], limit: Stabi
     return taken
 
 
-@dataclass(frozen=True)
-class _Limits:
-    """When to stop; see :func:`minimize`."""
+@dataclass
+class _Run:
+    """Where a minimisation stands, what it has cost, and when it has to stop; see :func:`minimize`."""
 
+    objective: Objective
+    callback: Callback | None
     gtol: float
     gtol_absolute: float
     f_target: float
@@ -283,22 +281,11 @@ class _Limits:
         checks.number("max_seconds", self.max_seconds, above=0.0)
         checks.number("gtol_absolute", self.gtol_absolute, at_least=0.0)
         checks.number("f_target", self.f_target)
-
-
-class _Run:
-    """Where a minimisation stands, what it has cost, and when it has to stop."""
-
-    point: Point
-
-    def __init__(self, objective: Objective, limits: _Limits, callback: Callback | None) -> None:
-        self.objective = objective
+        self.point: Point
         self.iteration = 0
         self.trace: list[MinimizeRow] = []
-        self.show: Callable[[MinimizeRow], None] = lambda row: None
         self.asked_to_stop = False
-        self._limits = limits
-        self._callback = callback
-        self._before = objective.cost
+        self._before = self.objective.cost
         self._began = time.perf_counter()
 
     @property
@@ -310,23 +297,23 @@ class _Run:
         return self.objective.underneath(point) if isinstance(self.objective, InMetric) else point
 
     def reason_to_stop(self) -> MinimizeStatus | None:
-        limits, point = self._limits, self.point
+        point = self.point
         if self.asked_to_stop:
             return MinimizeStatus.STOPPED
-        if point.gradient_norm <= max(limits.gtol * self.trace[0].gradient_norm, limits.gtol_absolute):
+        if point.gradient_norm <= max(self.gtol * self.trace[0].gradient_norm, self.gtol_absolute):
             return MinimizeStatus.GRADIENT_SMALL
-        if point.value <= limits.f_target:
+        if point.value <= self.f_target:
             return MinimizeStatus.TARGET_REACHED
         if point.value < -_BOTTOMLESS.get(self.objective.dtype, 1e15) * max(1.0, abs(self.trace[0].value)):
             return MinimizeStatus.UNBOUNDED
         if self._still():
             return MinimizeStatus.ROUNDING_FLOOR
-        if self.iteration >= limits.max_iterations:
+        if self.iteration >= self.max_iterations:
             return MinimizeStatus.MAX_ITERATIONS
         cost = self.cost
-        if cost.gradient_equivalents >= limits.max_cost:
+        if cost.gradient_equivalents >= self.max_cost:
             return MinimizeStatus.MAX_COST
-        return MinimizeStatus.MAX_SECONDS if cost.seconds >= limits.max_seconds else None
+        return MinimizeStatus.MAX_SECONDS if cost.seconds >= self.max_seconds else None
 
     def _still(self) -> bool:
         """Whether f has changed before, but only by rounding errors over the last steps."""
@@ -341,40 +328,38 @@ class _Run:
         """Gradient equivalents and seconds that a teleport may use, so that a step can follow it."""
         cost = self.cost
         return (
-            self._limits.max_cost - cost.gradient_equivalents - _STEP_COST,
-            self._limits.max_seconds - cost.seconds,
+            self.max_cost - cost.gradient_equivalents - _STEP_COST,
+            self.max_seconds - cost.seconds,
         )
 
     def record(self, kind: RowKind, *, step: float = math.nan, certificate: Certificate | None = None) -> None:
-        value, gradient_norm, cost = self.point.value, self.point.gradient_norm, self.cost
+        cost = self.cost
         row = MinimizeRow(
             iteration=self.iteration,
             cost=cost.gradient_equivalents,
-            value=value,
-            gradient_norm=gradient_norm,
+            value=self.point.value,
+            gradient_norm=self.point.gradient_norm,
             kind=kind,
             step=step,
             seconds=cost.seconds,
             certificate=certificate,
         )
         self.trace.append(row)
-        self.show(row)
-        if self._callback is not None and self._callback(row, self.users(self.point)):
+        if self.callback is not None and self.callback(row, self.users(self.point)):
             self.asked_to_stop = True
 
 
 def method_named(method: str | StepRule) -> StepRule:
     """The method itself, by name or as it is; anything else is answered by a sentence."""
-    if not isinstance(method, str):
-        if not isinstance(method, StepRule):
-            raise ValueError(
-                f"method must be one of the names {', '.join(METHODS)} or a configured rule such as Armijo(c=0.1), not "
-                f"{method!r}."
-            )
+    if isinstance(method, StepRule):
         return method
-    if method in METHODS:
-        return METHODS[method]()
-    if method in CONFIGURED:
-        rule = CONFIGURED[method].__name__
-        raise ValueError(f"method {method!r} needs a step size: pass method=levelport.optim.{rule}(0.1), for example.")
-    raise checks.unknown_name("method", method, [*METHODS, *CONFIGURED])
+    if not isinstance(method, str):
+        raise ValueError(f"method must be a name such as 'lbfgs' or a rule such as Armijo(c=0.1), not {method!r}.")
+    if method not in METHODS:
+        raise checks.unknown_name("method", method, METHODS)
+    rule = METHODS[method]
+    if any(setting.default is MISSING for setting in fields(rule)):  # type: ignore[arg-type]
+        raise ValueError(
+            f"method {method!r} needs a step size: pass method=levelport.optim.{rule.__name__}(0.1), for example."
+        )
+    return rule()

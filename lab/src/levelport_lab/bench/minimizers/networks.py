@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -41,7 +42,7 @@ def forward(layers: Layers, X: Tensor, activation: Callable[[Tensor], Tensor]) -
     return F.linear(X, *layers[-1])
 
 
-def regression(sizes: list[int], activation: Callable[[Tensor], Tensor], seed: int, samples: int = 500) -> Made:
+def regression(sizes: list[int], activation: Callable[[Tensor], Tensor], seed: int, samples: int) -> Made:
     """Mean squared error on a smooth random target."""
     start, read = weights(sizes, seed)
     normal = draws(seed + 1000)
@@ -51,7 +52,7 @@ def regression(sizes: list[int], activation: Callable[[Tensor], Tensor], seed: i
 
 
 def classification(
-    data: str, hidden: list[int], activation: Callable[[Tensor], Tensor], seed: int, samples: int = 600
+    data: str, hidden: list[int], activation: Callable[[Tensor], Tensor], seed: int, samples: int
 ) -> Made:
     """Logistic loss on an embedded data set with two classes."""
     table = load_data(data)
@@ -61,74 +62,28 @@ def classification(
     return lambda w: -F.logsigmoid(y * forward(read(w), X, activation)[:, 0]).mean() + 1e-5 * w.square().sum(), start
 
 
-@problem("network")
-def tanh_regression_deep() -> Made:
-    return regression([5, 20, 20, 20, 1], torch.tanh, 1)
-
-
-@problem("network")
-def softplus_regression_wide() -> Made:
-    return regression([10, 200, 1], F.softplus, 2)
-
-
-@problem("network")
-def gelu_regression_many_outputs() -> Made:
-    return regression([8, 40, 40, 5], F.gelu, 3)
-
-
-@problem("network")
-def sigmoid_regression() -> Made:
-    return regression([4, 50, 50, 1], torch.sigmoid, 4)
-
-
-@problem("network")
-def tanh_sonar() -> Made:
-    return classification("conn-bench-sonar-mines-rocks", [30, 30], torch.tanh, 5)
-
-
-@problem("network")
-def softplus_ionosphere() -> Made:
-    return classification("ionosphere", [50, 20], F.softplus, 6)
-
-
-@problem("network")
-def silu_pima() -> Made:
-    return classification("pima", [40, 40], F.silu, 7)
-
-
-@problem("network")
-def tanh_credit() -> Made:
-    return classification("credit-approval", [60], torch.tanh, 8)
-
-
-@problem("network")
-def gelu_breast_cancer() -> Made:
-    return classification("breast-cancer", [30, 15], F.gelu, 14)
-
-
-@problem("network")
-def tanh_spambase() -> Made:
-    return classification("spambase", [40], torch.tanh, 15, 1000)
-
-
-@problem("network")
-def silu_regression_narrow() -> Made:
-    return regression([6, 12, 12, 12, 12, 1], F.silu, 16)
-
-
-@problem("network")
-def softplus_regression_deep() -> Made:
-    return regression([5, 25, 25, 25, 2], F.softplus, 17)
-
-
-@problem("network")
-def tanh_regression_small() -> Made:
-    return regression([2, 30, 1], torch.tanh, 18, 300)
-
-
-@problem("network")
-def gelu_musk() -> Made:
-    return classification("musk-1", [25], F.gelu, 19)
+REGRESSIONS: dict[str, tuple[list[int], Callable[[Tensor], Tensor], int, int]] = {
+    "tanh regression deep": ([5, 20, 20, 20, 1], torch.tanh, 1, 500),
+    "softplus regression wide": ([10, 200, 1], F.softplus, 2, 500),
+    "gelu regression many outputs": ([8, 40, 40, 5], F.gelu, 3, 500),
+    "sigmoid regression": ([4, 50, 50, 1], torch.sigmoid, 4, 500),
+    "silu regression narrow": ([6, 12, 12, 12, 12, 1], F.silu, 16, 500),
+    "softplus regression deep": ([5, 25, 25, 25, 2], F.softplus, 17, 500),
+    "tanh regression small": ([2, 30, 1], torch.tanh, 18, 300),
+}
+CLASSIFICATIONS: dict[str, tuple[str, list[int], Callable[[Tensor], Tensor], int, int]] = {
+    "tanh sonar": ("conn-bench-sonar-mines-rocks", [30, 30], torch.tanh, 5, 600),
+    "softplus ionosphere": ("ionosphere", [50, 20], F.softplus, 6, 600),
+    "silu pima": ("pima", [40, 40], F.silu, 7, 600),
+    "tanh credit": ("credit-approval", [60], torch.tanh, 8, 600),
+    "gelu breast cancer": ("breast-cancer", [30, 15], F.gelu, 14, 600),
+    "tanh spambase": ("spambase", [40], torch.tanh, 15, 1000),
+    "gelu musk": ("musk-1", [25], F.gelu, 19, 600),
+}
+for name, fitted in REGRESSIONS.items():
+    problem("network", name)(partial(regression, *fitted))
+for name, labelled in CLASSIFICATIONS.items():
+    problem("network", name)(partial(classification, *labelled))
 
 
 @problem("network")

@@ -17,7 +17,7 @@ import torch
 from levelport.objectives import FunctionObjective
 from levelport_lab.bench.competitors import LBFGSB, scipy_run
 from levelport_lab.bench.metered import Enough, Metered
-from levelport_lab.bench.minimizers.catalogue import PROBLEMS, Problem
+from levelport_lab.bench.minimizers.problems import PROBLEMS, Problem
 
 FILE = Path(__file__).with_name("optima.csv")
 BUDGET = 20_000.0

@@ -41,12 +41,12 @@ PROBLEMS: dict[str, Problem] = {}
 """By name; filled by the modules that define them."""
 
 
-def problem(group: Group) -> Callable[[Callable[[], Made]], Callable[[], Made]]:
-    """Enter the decorated function under its own name, blanks for underscores."""
+def problem(group: Group, name: str = "") -> Callable[[Callable[[], Made]], Callable[[], Made]]:
+    """Enter the decorated function under ``name`` or its own, blanks for underscores."""
 
     def enter(make: Callable[[], Made]) -> Callable[[], Made]:
-        name = make.__name__.replace("_", " ")
-        PROBLEMS[name] = Problem(name, group, make)
+        called = (name or make.__name__).replace("_", " ")
+        PROBLEMS[called] = Problem(called, group, make)
         return make
 
     return enter

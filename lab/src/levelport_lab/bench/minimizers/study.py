@@ -1,29 +1,20 @@
-"""The comparison itself, as a suite of the benchmark.
+"""The comparison itself, as a suite of the benchmark: ``levelport bench minimizers --tier full``.
 
-``python -m levelport_lab.bench.minimizers.study FILE GROUP...`` adds the missing rows of a group to a CSV file.
-
-Groups: development, reported (functions and models), networks, logistic (the main arms on three splits of 120
-problems), logistic-others (the other arms on the first split). A row is one run: gradient equivalents and processor
-seconds until (f - f*)/(f0 - f*) is at most 1e-3, 1e-6 and 1e-10, infinite if never; for networks the loss after 300 and
-1000 gradient equivalents.
+A row is one run: gradient equivalents and processor seconds until (f - f*)/(f0 - f*) is at most 1e-3, 1e-6 and 1e-10,
+infinite if never; for networks the loss after 300 and 1000 gradient equivalents.
 """
 
 from __future__ import annotations
 
-import csv
 import math
-import sys
 import time
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pandas as pd
-import torch
 from torch import Tensor
 
 from levelport.objective import Objective
@@ -32,8 +23,8 @@ from levelport_lab.bench import instances
 from levelport_lab.bench.instances import ProblemName
 from levelport_lab.bench.metered import Metered
 from levelport_lab.bench.minimizers.arms import ARMS, MAIN, NETWORK_ARMS
-from levelport_lab.bench.minimizers.catalogue import PROBLEMS
 from levelport_lab.bench.minimizers.optima import optima
+from levelport_lab.bench.minimizers.problems import PROBLEMS
 from levelport_lab.bench.tables import Results, of_kind
 from levelport_lab.choices import Tier
 from levelport_lab.engine.spec import Run, RunSpec
@@ -42,7 +33,6 @@ ACCURACIES = (1e-3, 1e-6, 1e-10)
 LOSSES = (300, 1000)
 BUDGET, NETWORK_BUDGET = 5000.0, 1000.0
 KEY = ["half", "problem", "arm"]
-GROUPS = ("development", "reported", "networks", "logistic", "logistic-others")
 COLUMNS = (
     "group",
     "half",
@@ -91,34 +81,28 @@ class MinimizerSpec(RunSpec):
 
     def run(self) -> list[Run]:
         objective, x0, f_star = _made(self.problem, self.reg, self.seed)
-        facts = _facts(objective, x0, f_star, self.arm)
-        return [Run(facts=facts)]
-
-    def row(self, facts: Mapping[str, float]) -> dict[str, object]:
-        """The row of the CSV file."""
-        return {"group": self.group, "half": self.half, "problem": self.name, "arm": self.arm, **facts}
+        return [Run(facts=_facts(objective, x0, f_star, self.arm))]
 
 
-def specs(group: str) -> list[MinimizerSpec]:
-    """Every run of a group."""
-    if group.startswith("logistic"):
-        arms = MAIN if group == "logistic" else tuple(arm for arm in ARMS if arm not in MAIN)
-        splits = range(3 if group == "logistic" else 1)
-        problems = [(each, seed) for seed in splits for each in instances.logistic()]
-        return [MinimizerSpec(each.name, arm, each.reg, seed) for each, seed in problems for arm in arms]
-    return [
+def specs() -> list[MinimizerSpec]:
+    """Every run: all arms on functions, models and the first logistic split, the main ones on two more splits."""
+    found = [
         MinimizerSpec(problem.name, arm)
-        for problem in sorted(PROBLEMS.values(), key=lambda each: each.half, reverse=True)
-        if (problem.group == "network") == (group == "networks") and group in ("networks", problem.half)
+        for problem in PROBLEMS.values()
         for arm in (NETWORK_ARMS if problem.group == "network" else ARMS)
     ]
+    for seed in range(3):
+        arms = MAIN if seed else tuple(ARMS)
+        found += [MinimizerSpec(each.name, arm, each.reg, seed) for each in instances.logistic() for arm in arms]
+    return found
 
 
 def minimizer_specs(tier: Tier, seed: int) -> list[RunSpec]:
-    """Quick: the main arms on the reported half. Full: all groups."""
+    """Quick: the main arms on the functions and models of the reported half. Full: everything."""
+    every = specs()
     if tier == "full":
-        return [spec for group in GROUPS for spec in specs(group)]
-    return [spec for spec in specs("reported") if spec.arm in MAIN]
+        return [*every]
+    return [spec for spec in every if spec.half == "reported" and spec.group != "network" and spec.arm in MAIN]
 
 
 def minimizer_rows(results: Results) -> pd.DataFrame:
@@ -126,7 +110,8 @@ def minimizer_rows(results: Results) -> pd.DataFrame:
     rows = []
     for result in of_kind(results, MinimizerSpec):
         spec = MinimizerSpec(**{each.name: result.spec[each.name] for each in fields(MinimizerSpec)})
-        rows.append(spec.row(result.best.facts))
+        names = {"group": spec.group, "half": spec.half, "problem": spec.name, "arm": spec.arm}
+        rows.append(names | dict(result.best.facts))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -164,27 +149,3 @@ def _facts(objective: Objective, x0: Tensor, f_star: float, arm: str) -> dict[st
     for cost in () if known else LOSSES:
         facts[f"loss_{cost}"] = float(best["value"][best["gradient_equivalents"] <= cost][-1])
     return facts
-
-
-def main(path: Path, groups: list[str]) -> None:
-    """Add what is missing."""
-    torch.set_num_threads(1)
-    done: set[tuple[str, ...]] = set()
-    if path.exists():
-        with path.open() as lines:
-            done = {(row["half"], row["problem"], row["arm"]) for row in csv.DictReader(lines)}
-    with path.open("a", newline="") as lines:
-        writer = csv.DictWriter(lines, COLUMNS)
-        if not done:
-            writer.writeheader()
-        wanted = [spec for group in groups for spec in specs(group)]
-        for spec in sorted(wanted, key=lambda each: each.arm not in MAIN):  # first those that matter most
-            if (spec.half, spec.name, spec.arm) not in done:
-                facts = spec.run()[0].facts
-                texts = {name: repr(fact) if name.startswith("loss") else f"{fact:.6g}" for name, fact in facts.items()}
-                writer.writerow({**spec.row({}), **texts})
-                lines.flush()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:] or list(GROUPS))

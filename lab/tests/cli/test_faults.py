@@ -147,7 +147,7 @@ def test_a_cache_that_cannot_be_used_does_not_stop_a_refresh(tmp_path: Path, mon
     [
         ["diagnose", "logreg/ozone"],
         ["theory", "logreg/ozone"],
-        ["problems", "improve", "mlp-relu-6-6/ozone", "--reg", "0.1", "--iterations", "2"],
+        ["problems", "optimum", "logreg/ozone"],
     ],
     ids=lambda arguments: arguments[0],
 )

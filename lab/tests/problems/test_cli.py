@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 from levelport_lab.cli.data import app as data
 from levelport_lab.cli.problems import app as problems
-from levelport_lab.problems import best_known
 from levelport_lab.problems.catalogue import UCI
 from levelport_lab.problems.registry import PROBLEM_NAMES
 from levelport_lab.problems.storage import uci_file
@@ -70,7 +69,7 @@ def test_problems_list() -> None:
     rows = {line.split()[0]: words(line) for line in answer.output.splitlines()}
     assert set(PROBLEM_NAMES) <= set(rows)
     assert rows["logreg/blood"] == "logreg/blood 599 5 certified"
-    assert rows["mlp-softplus-50/mnist"] == "mlp-softplus-50/mnist 60000 39760 best known"
+    assert rows["mlp-softplus-50/mnist"] == "mlp-softplus-50/mnist 60000 39760 not known"
 
 
 def test_problems_optimum() -> None:
@@ -80,22 +79,8 @@ def test_problems_optimum() -> None:
     assert "4 optima, 4 certified" in answer.output
     answer = runner.invoke(problems, ["optimum", "mlp-relu-3/blood", "--reg", "1e-3"])
     assert answer.exit_code == 1
-    assert "levelport problems improve mlp-relu-3/blood --reg 0.001" in words(answer.output)
+    assert "mlp-relu-3/blood is not convex: no optimum is known" in words(answer.output)
     answer = runner.invoke(problems, ["optimum", "logreg/blood", "logreg/blod"])
     assert answer.exit_code == 2
     assert "optima" not in answer.output  # nothing was begun
     assert "Did you mean 'blood'" in words(answer.output)
-
-
-def test_problems_improve(tmp_path: Path) -> None:
-    arguments = ["improve", "mlp-relu-3/titanic", "--reg", "1e-2", "--starts", "1", "--iterations", "20"]
-    assert "written down" in runner.invoke(problems, arguments).output
-    assert "no better" in runner.invoke(problems, arguments).output
-    assert best_known.lookup("mlp-relu-3/titanic", 1e-2, 0) is not None
-    table = tmp_path / "table.json"
-    better = [*arguments[:-1], "200", "--table", str(table)]
-    assert "written down" in runner.invoke(problems, better).output
-    assert len(best_known.read_table(table)) == 1
-    answer = runner.invoke(problems, ["improve", "logreg/blood"])
-    assert answer.exit_code == 2
-    assert "is convex" in words(answer.output)

@@ -1,16 +1,14 @@
-"""Splits, scikit-learn's sets, synthetic data, and names."""
+"""Splits, scikit-learn's sets, and names."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
-from sklearn.linear_model import LinearRegression
 
 from levelport.checks import UnknownNameError
 from levelport_lab.problems import storage
 from levelport_lab.problems.datasets import DATA_NAMES, Targets, data_info, load_data
-from levelport_lab.problems.synthetic import features_with_spectrum, linear_data, logistic_data
 
 
 def test_twenty_sets_and_three_more() -> None:
@@ -62,57 +60,9 @@ def test_scikit_learn_sets() -> None:
         assert load_data(info.name).X.shape == (info.samples, info.features)
 
 
-@pytest.mark.parametrize("seed", [0, 3])
-def test_spectrum_is_exact_and_columns_are_centred(seed: int) -> None:
-    spectrum = np.array([5.0, 1.0, 0.3, 1e-4, 1e-7])
-    X = features_with_spectrum(200, spectrum, seed=seed)
-    Z = np.column_stack([X, np.ones(200)])
-    eigenvalues = np.sort(np.linalg.eigvalsh(Z.T @ Z / 200))[::-1]
-    np.testing.assert_allclose(eigenvalues, np.sort([*spectrum, 1.0])[::-1], rtol=1e-7, atol=1e-14)
-
-
-def test_linear_data_has_the_noise_asked_for() -> None:
-    X, y = linear_data(4000, np.geomspace(1, 0.1, 8), noise=0.25)
-    residual = y - LinearRegression().fit(X, y).predict(X)
-    assert np.std(residual) == pytest.approx(0.25, rel=0.05)
-
-
-def test_logistic_labels_follow_their_probabilities() -> None:
-    X, y = logistic_data(20000, np.geomspace(1, 0.1, 5), margin=2.0)
-    generator = np.random.default_rng([0, 1])
-    margins = X @ generator.standard_normal(5)
-    margins *= 2.0 / np.sqrt(np.mean(margins**2))
-    strong = margins > 2
-    expected = (1 / (1 + np.exp(-margins[strong]))).mean()
-    assert (y[strong] == 1).mean() == pytest.approx(expected, abs=0.02)
-
-
-@pytest.mark.parametrize(
-    ("samples", "spectrum", "message"),
-    [(5, np.ones(5), "samples must exceed"), (10, [-1.0, 2.0], "none of them negative"), (10, [], "eigenvalues")],
-)
-def test_impossible_spectra_are_refused(samples: int, spectrum: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        features_with_spectrum(samples, spectrum)  # type: ignore[arg-type]
-
-
-def test_synthetic_names() -> None:
-    data = load_data("synthetic-logistic-400x10-1e3")
-    assert data.X.shape == (400, 10)
-    eigenvalues = np.linalg.eigvalsh(data.X.T @ data.X / 400)
-    assert eigenvalues[-1] / eigenvalues[0] == pytest.approx(1e3, rel=1e-9)
-    assert data_info("synthetic-linear-400x10-50").targets is Targets.REGRESSION
-
-
-@pytest.mark.parametrize("condition", ["0", "0.5", "1e400"])
-def test_conditions_of_synthetic_sets_are_numbers_from_1(condition: str) -> None:
-    with pytest.raises(ValueError, match=f"the condition at the end of 'synthetic-linear-9x3-{condition}' must lie in"):
-        data_info(f"synthetic-linear-9x3-{condition}")
-
-
 @pytest.mark.parametrize(
     ("name", "suggestion"),
-    [("blod", "blood"), ("Ionosfere", "ionosphere"), ("tictactoe", "tic-tac-toe"), ("synthetic-logistic", "synthetic")],
+    [("blod", "blood"), ("Ionosfere", "ionosphere"), ("tictactoe", "tic-tac-toe")],
 )
 def test_misspelt_names_get_a_suggestion(name: str, suggestion: str) -> None:
     with pytest.raises(UnknownNameError, match=f"There is no data set '{name}'. Did you mean '{suggestion}"):

@@ -70,7 +70,7 @@ sys.addaudithook(lambda event, arguments: event == "open" and opened.append(str(
 import torch
 import levelport
 import levelport_lab.problems
-data = [path for path in opened if path.endswith((".npz", ".gz", "best_known.json"))]
+data = [path for path in opened if path.endswith((".npz", ".gz"))]
 heavy = [name for name in ("scipy", "sklearn", "pandas", "matplotlib", "pooch") if name in sys.modules]
 assert not data, data
 assert not heavy, heavy

@@ -181,21 +181,6 @@ def test_dependent_features_do_not_matter() -> None:
     assert doubled.at(two.point()).value == pytest.approx(two.value, rel=1e-13)
 
 
-@pytest.mark.parametrize("reg", [0.0, 1e-3])
-def test_least_squares_against_numpy(reg: float) -> None:
-    one = problem("linreg/synthetic-linear-300x8-1e4", reg=reg)
-    objective = one.objective()
-    assert isinstance(objective, LinearObjective)
-    n, d = objective.X.shape
-    A = np.concatenate([objective.X, math.sqrt(2 * n * reg) * np.eye(d)])
-    b = np.concatenate([one.train.targets, np.zeros(d)])
-    w, *_ = np.linalg.lstsq(A, b, rcond=None)
-    found = one.optimum()
-    assert found.certified
-    assert found.value == pytest.approx(float(np.sum((A @ w - b) ** 2)) / (2 * n), rel=1e-12)
-    np.testing.assert_allclose(found.point(), w, rtol=1e-8, atol=1e-10)
-
-
 def test_softmax_dense_and_conjugate_gradients_agree() -> None:
     from sklearn.linear_model import LogisticRegression
 
@@ -212,7 +197,7 @@ def test_softmax_dense_and_conjugate_gradients_agree() -> None:
 
 
 def test_hessian_is_that_of_the_products() -> None:
-    for one in (problem("logreg/blood", reg=0.1), problem("linreg/blood"), problem("logreg/digits", reg=0.1)):
+    for one in (problem("logreg/blood", reg=0.1), problem("logreg/digits", reg=0.1)):
         objective = one.objective(torch.arange(60))
         assert isinstance(objective, LinearObjective)
         x = one.initial_point()

@@ -11,21 +11,18 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor, nn
 
 from levelport.checks import UnknownNameError
-from levelport_lab.problems import MLP, LinearModel, Problem, problem
+from levelport_lab.problems import MLP, Problem, problem
 from levelport_lab.problems.catalogue import UCI
-from levelport_lab.problems.models import cross_entropy, logistic_loss, parse_model, squared_loss
+from levelport_lab.problems.models import cross_entropy, logistic_loss, parse_model
 from levelport_lab.problems.quadratics import Quadratic
 from levelport_lab.problems.registry import PROBLEM_NAMES, REGULARISATION
 
 EVERY_MODEL = [
     "logreg/blood",
     "logreg/digits",
-    "linreg/blood",
-    "linreg/synthetic-linear-200x6-100",
     "mlp-softplus-7/blood",
     "mlp-softplus-5-4-3/breast-cancer",
     "mlp-softplus-6/digits",
-    "mlp-softplus-5/synthetic-linear-200x6-100",
     "mlp-relu-9/blood",
     "mlp-relu-8-6/digits",
 ]
@@ -56,9 +53,7 @@ def test_value_is_mean_loss_plus_reg_times_all_parameters(name: str) -> None:
     x = one.initial_point()
     output = one.predict(x, one.train.inputs).numpy()
     y = one.train.targets.numpy()
-    if (isinstance(one.model, LinearModel) and one.model.squared) or "linear" in one.data:
-        loss = 0.5 * np.mean((output[:, 0] - y) ** 2)
-    elif one.data == "digits":
+    if one.data == "digits":
         loss = np.mean([np.log(np.exp(row).sum()) - row[label] for row, label in zip(output, y, strict=True)])
     else:
         loss = np.mean(np.log1p(np.exp(-y * output[:, 0])))
@@ -69,7 +64,6 @@ def test_losses_at_extreme_outputs() -> None:
     z, y = torch.tensor([[800.0], [-800.0], [-30.0]], dtype=torch.float64), torch.tensor([-1.0, 1.0, 1.0]).double()
     expected = (800 + 800 + 30 + np.log1p(np.exp(-30))) / 3
     assert float(logistic_loss(z, y)) == pytest.approx(expected, rel=1e-15)
-    assert float(squared_loss(z, torch.zeros(3))) == pytest.approx((2 * 800**2 + 900) / 6)
     logits = torch.tensor([[900.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
     assert float(cross_entropy(logits, torch.tensor([1, 0]))) == pytest.approx((900 + np.log(2)) / 2)
 
@@ -224,8 +218,6 @@ def test_misspelt_names_get_a_suggestion(name: str, message: str) -> None:
         ({"name": "logreg/blood", "reg": -1.0}, "reg must be a finite number"),
         ({"name": "logreg/blood", "reg": float("nan")}, "reg must be a finite number"),
         ({"name": "logreg/blood", "seed": -1}, "seed must not be negative"),
-        ({"name": "logreg/synthetic-linear-50x3-10"}, "Use the model 'linreg'"),
-        ({"name": "linreg/digits"}, "Use the model 'logreg'"),
     ],
 )
 def test_impossible_problems_are_refused(arguments: dict[str, object], message: str) -> None:
@@ -234,11 +226,5 @@ def test_impossible_problems_are_refused(arguments: dict[str, object], message: 
 
 
 def test_model_names_round_trip() -> None:
-    for name in ("logreg", "linreg", "mlp-relu-3", "mlp-softplus-100-20-3"):
+    for name in ("logreg", "mlp-relu-3", "mlp-softplus-100-20-3"):
         assert parse_model(name).name == name
-
-
-def test_real_targets_have_no_accuracy() -> None:
-    one = problem("linreg/synthetic-linear-50x3-10")
-    with pytest.raises(ValueError, match="real targets"):
-        one.test_accuracy(one.initial_point())

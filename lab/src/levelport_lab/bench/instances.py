@@ -21,7 +21,6 @@ from levelport.objective import Objective
 from levelport.objectives.function import FunctionObjective
 from levelport.objectives.linear import LinearObjective
 from levelport_lab.problems.benchmark_problem import with_ones
-from levelport_lab.problems.best_known import lookup
 from levelport_lab.problems.catalogue import UCI
 from levelport_lab.problems.datasets import load_data
 from levelport_lab.problems.functions import FUNCTIONS, rosenbrock
@@ -38,7 +37,7 @@ class Instance:
 
     Attributes:
         objective, x0: f and the start.
-        f_star: the optimal value; for networks the best value known beforehand, NaN if there is none.
+        f_star: the optimal value, NaN for networks.
         lr: a step size for methods that need one: 1/L where L is known, 0.1 for networks.
         f_star_for_polyak: what the Polyak step may assume: f* where it is known, 0 for networks.
     """
@@ -73,8 +72,7 @@ def _named(name: ProblemName) -> Instance:
     made = problem(name.name, reg=name.reg, seed=name.seed)
     objective = made.objective()
     if name.family == "network":
-        known = lookup(name.name, name.reg, name.seed)
-        return Instance(objective, made.initial_point(), math.nan if known is None else known.value, 0.1, 0.0)
+        return Instance(objective, made.initial_point(), math.nan, 0.1, 0.0)
     f_star = made.optimum().value
     x0 = torch.zeros(objective.dimension, dtype=objective.dtype)
     return Instance(objective, x0, f_star, 1.0 / made.smoothness(), f_star)

@@ -34,7 +34,6 @@ def list_data(
         missing += found.state in (storage.State.MISSING, storage.State.DAMAGED)
         last = (UCI[name].about if name in UCI else "") if about else _balance(info)
         typer.echo(f"{name:28} {info.samples:5} {info.features:3}  {found.state.value:17} {last}")
-    typer.echo("Also synthetic-logistic-NxD-C, synthetic-linear-NxD-C: N samples, D features, condition C.")
     if missing:
         typer.echo(f"{missing} not here: 'levelport data fetch' gets them.")
     for complaint in complaints:
@@ -48,8 +47,7 @@ def _balance(info: DataInfo) -> str:
 
     if info.targets is Targets.CLASSES:
         return f"{info.classes} classes"
-    if info.positives is None:
-        return ""
+    assert info.positives is not None  # two classes
     share = 100 * info.positives / info.samples
     return f"{info.samples - info.positives} / {info.positives} ({share:.0f}%)"
 

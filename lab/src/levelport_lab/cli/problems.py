@@ -1,9 +1,8 @@
-"""``levelport problems``: the named problems, their optima, and better values for networks."""
+"""``levelport problems``: the named problems and their optima."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,12 +23,10 @@ def list_problems() -> None:
     typer.echo(f"{'name':42} {'n (train)':>9} {'dimension':>9}  optimum")
     for name in PROBLEM_NAMES:
         one = problem(name)
-        kind = "certified" if one.convex else "best known"
+        kind = "certified" if one.convex else "not known"
         typer.echo(f"{name:42} {one.info.training_samples:9} {one.dimension:9}  {kind}")
     typer.echo(f"Every name takes --reg (the paper: {', '.join(f'{reg:g}' for reg in REGULARISATION)}) and --seed.")
-    typer.echo(
-        "Any MODEL/DATA will do: logreg, linreg, mlp-relu-100-100, mlp-softplus-50, any sizes; 'levelport data list'."
-    )
+    typer.echo("Any MODEL/DATA will do: logreg, mlp-relu-100-100, mlp-softplus-50, any sizes; 'levelport data list'.")
 
 
 @app.command("optimum")
@@ -69,32 +66,3 @@ def show_optimum(
         echo(failure, "red", error=True)
     if failures:
         raise typer.Exit(1)
-
-
-@app.command("improve")
-def improve_best_known(
-    names: Annotated[list[str], typer.Argument(help="MODEL/DATA of networks.")],
-    reg: Reg = None,
-    seed: Seed = 0,
-    starts: Annotated[int, typer.Option(help="Runs of L-BFGS, each from another start.", min=1)] = 3,
-    iterations: Annotated[int, typer.Option(help="Iterations per run.", min=1)] = 2000,
-    table: Annotated[
-        Path | None, typer.Option(help="The table to write to: this machine's by default, or the committed one.")
-    ] = None,
-) -> None:
-    """Look for better values of network problems by L-BFGS, and write them down where they beat the known ones."""
-    from levelport_lab.problems.best_known import improve, lookup, offer
-    from levelport_lab.problems.registry import REGULARISATION, problem
-
-    for name in names:
-        for strength in reg or REGULARISATION:
-            with errors_as_sentences(), usage_errors():
-                one = problem(name, reg=strength, seed=seed)
-                if one.convex:
-                    raise ValueError(f"{name} is convex: 'levelport problems optimum {name}' solves it for certain.")
-            known = lookup(name, strength, seed)
-            before = "none" if known is None else f"{known.value:.12g}"
-            with errors_as_sentences():
-                x, found = improve(one, starts=starts, iterations=iterations)
-                entered = "written down" if offer(one, x, found.how, table=table) else "no better"
-            echo(f"{one}: {found.value:.12g} (known: {before}), {entered}")

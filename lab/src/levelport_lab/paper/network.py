@@ -45,7 +45,7 @@ class Network:
     """The model and the loss; parameters are laid out as those of ``nn.Sequential``, a row per member."""
 
     def __init__(self, problem: Problem) -> None:
-        if not isinstance(problem.model, MLP) or problem.info.targets is Targets.REGRESSION:
+        if not isinstance(problem.model, MLP):
             raise TypeError(f"{problem.name} is not a network that classifies.")
         self.sizes = problem.model.sizes(problem.info.features, problem.info.outputs)
         self.relu = problem.model.activation == "relu"

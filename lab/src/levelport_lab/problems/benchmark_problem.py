@@ -67,10 +67,6 @@ class Problem:
         if not (self.reg >= 0.0 and np.isfinite(self.reg)):
             raise ValueError(f"reg must be a finite number, not negative, not {self.reg}.")
         models.check_seed(self.seed)
-        if self.info.targets is Targets.REGRESSION and self.model == LinearModel():
-            raise ValueError(f"The targets of '{self.data}' are real numbers, not classes. Use the model 'linreg'.")
-        if self.info.targets is Targets.CLASSES and self.model == LinearModel(squared=True):
-            raise ValueError(f"The targets of '{self.data}' are classes, not numbers. Use the model 'logreg'.")
 
     @property
     def name(self) -> str:
@@ -127,8 +123,6 @@ class Problem:
             objective.deterministic = True
             return objective
         X = with_ones(train.inputs)
-        if self.model.squared:
-            return LinearObjective.squared(X, train.targets, penalty=self.reg)
         if self.info.targets is Targets.CLASSES:
             return LinearObjective.softmax(X, train.targets, self.info.classes, penalty=self.reg)
         return LinearObjective.logistic(X, train.targets, penalty=self.reg)
@@ -152,7 +146,7 @@ class Problem:
         return output
 
     def optimum(self, *, refresh: bool = False) -> Optimum:
-        """inf f with a certified lower bound, or the best-known value of a network.
+        """inf f of a linear model with a certified lower bound; networks have none.
 
         Computed once and kept in the cache; ``refresh`` computes it anew.
         """
@@ -169,8 +163,6 @@ class Problem:
 
     def test_accuracy(self, x: Tensor) -> float:
         """Share of the test samples that parameters ``x`` classify rightly."""
-        if self.info.targets is Targets.REGRESSION:
-            raise ValueError(f"'{self.data}' has real targets, so there is no accuracy.")
         output = self.predict(x, self.test.inputs)
         if self.info.targets is Targets.CLASSES:
             right = output.argmax(dim=1) == self.test.targets
@@ -179,9 +171,7 @@ class Problem:
         return float(right.double().mean())
 
     def _loss(self) -> models.Loss:
-        if self.info.targets is Targets.CLASSES:
-            return models.cross_entropy
-        return models.logistic_loss if self.info.targets is Targets.BINARY else models.squared_loss
+        return models.cross_entropy if self.info.targets is Targets.CLASSES else models.logistic_loss
 
 
 def with_ones(X: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ For a = cδ < 1 the right side is smallest at ct = -log(1-a), which proves that 
 **Rounding.** Both need f(x) and ∇f(x) themselves, not what float64 makes of them. They are evaluated once in
 extended precision, with the usual bounds: a dot product of length d errs by at most γ_d Σ|xⱼwⱼ|, γ_d = du/(1-du),
 u the unit roundoff. An error ε in all logits of a sample changes its loss by at most Σ|rₖ| ε + ε², r = ∂ℓ/∂z,
-and its residual by at most ε, because the second derivatives of all three losses are at most 1.
+and its residual by at most ε, because the second derivatives of both losses are at most 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from torch import Tensor
 
 from levelport.numerics.curvature import hessian_matrix
 from levelport.numerics.newton import DENSE_LIMIT
-from levelport.objectives.linear import LinearObjective, LogisticLoss, SoftmaxLoss, SquaredLoss
+from levelport.objectives.linear import LinearObjective, LogisticLoss, SoftmaxLoss
 
 Extended = NDArray[np.longdouble]
 _ROWS = 4096
@@ -115,10 +115,6 @@ def _loss_and_residual(objective: LinearObjective, Z: Extended, rows: slice) -> 
         residual = weights / total
         residual[picked] -= 1
         return losses, residual
-    if isinstance(objective.loss, SquaredLoss):
-        difference: Extended = Z - objective.loss.y[rows].numpy().astype(np.longdouble)[:, None]
-        squares: Extended = np.square(difference)[:, 0]
-        return squares / np.longdouble(2), difference
     raise TypeError(f"There is no certificate for {type(objective.loss).__name__}.")
 
 
@@ -127,12 +123,10 @@ def optimality_gap(objective: LinearObjective, x: Tensor, evaluation: Evaluation
     bounds = [math.inf]
     if objective.penalty > 0:
         bounds.append(evaluation.gradient_bound**2 / (4.0 * objective.penalty))
-    if objective.dimension <= DENSE_LIMIT and not isinstance(objective.loss, SoftmaxLoss):
+    if objective.dimension <= DENSE_LIMIT and isinstance(objective.loss, LogisticLoss):
         smallest = _smallest_curvature(objective, x)
-        if smallest > 0 and isinstance(objective.loss, LogisticLoss):
+        if smallest > 0:
             bounds.append(_self_concordant_gap(objective, smallest, evaluation))
-        elif smallest > 0:  # the curvature of the squared loss is the same everywhere
-            bounds.append(evaluation.gradient_bound**2 / (2.0 * smallest))
     return min(bounds)
 
 

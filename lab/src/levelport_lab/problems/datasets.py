@@ -1,10 +1,8 @@
-"""Data sets by name: the twenty of the paper, MNIST, two of scikit-learn's, and synthetic ones.
+"""Data sets by name: the twenty of the paper, MNIST, and two of scikit-learn's.
 
     blood ... spambase                 binary, standardised (see :mod:`levelport_lab.problems.catalogue`)
     mnist, mnist-first-N               ten classes, pixels with the usual normalisation, its own test set
     breast-cancer-wisconsin, digits    from scikit-learn: 569×30 standardised; 1797×64 scaled to [0, 1]
-    synthetic-logistic-NxD-C           N samples, D features, eigenvalues of XᵀX/N geometric from 1 down to 1/C
-    synthetic-linear-NxD-C             the same with real targets
 
 Nothing is read before :func:`load_data` asks for it.
 """
@@ -20,9 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelport import checks
 from levelport.checks import unknown_name
-from levelport_lab.problems import storage, synthetic
+from levelport_lab.problems import storage
 from levelport_lab.problems.catalogue import UCI
 
 SPLIT_SEED = 1234567
@@ -34,7 +31,6 @@ class Targets(enum.Enum):
 
     BINARY = "two classes, -1 and +1"
     CLASSES = "classes 0, 1, ..."
-    REGRESSION = "real targets"
 
 
 @dataclass(frozen=True)
@@ -98,10 +94,9 @@ _BUILT_IN = {
     "digits": DataInfo("digits", 1797, 64, Targets.CLASSES, classes=10),
 }
 _PART_OF_MNIST = re.compile(r"mnist-first-([1-9]\d*)")
-_SYNTHETIC = re.compile(r"synthetic-(logistic|linear)-([1-9]\d*)x([1-9]\d*)-(\d+(?:\.\d+)?(?:e\d+)?)")
 
 DATA_NAMES = (*UCI, *_BUILT_IN)
-"""All names but the synthetic ones, of which there is no end."""
+"""All names but the parts of MNIST."""
 
 
 def data_info(name: str) -> DataInfo:
@@ -114,17 +109,7 @@ def data_info(name: str) -> DataInfo:
     part = _PART_OF_MNIST.fullmatch(name)
     if part and int(part[1]) <= 60000:  # the test set stays whole
         return replace(_BUILT_IN["mnist"], name=name, samples=int(part[1]) + 10000)
-    match = _SYNTHETIC.fullmatch(name)
-    if match:
-        checks.number(f"the condition at the end of '{name}'", float(match[4]), at_least=1.0, at_most=1e300)
-        targets = Targets.BINARY if match[1] == "logistic" else Targets.REGRESSION
-        return DataInfo(name, int(match[2]), int(match[3]), targets)
-    raise unknown_name(
-        "data set",
-        name,
-        [*DATA_NAMES, "synthetic-logistic-1000x50-1e4", "synthetic-linear-1000x50-1e4"],
-        see="'levelport data list' shows all names.",
-    )
+    raise unknown_name("data set", name, DATA_NAMES, see="'levelport data list' shows all names.")
 
 
 @lru_cache(maxsize=8)
@@ -141,8 +126,6 @@ def load_data(name: str) -> DataSet:
     if name.startswith("mnist-first"):
         whole, first = load_data("mnist"), slice(info.training_samples)
         return _frozen(DataSet(info, whole.X[first], whole.y[first], whole.test))
-    if name.startswith("synthetic"):
-        return _frozen(_synthetic(info))
     return _frozen(_scikit_learn(info))
 
 
@@ -166,12 +149,3 @@ def _scikit_learn(info: DataInfo) -> DataSet:
         return DataSet(info, X / 16.0, y.astype(np.int64))
     X, y = load_breast_cancer(return_X_y=True)
     return DataSet(info, (X - X.mean(axis=0)) / X.std(axis=0, ddof=1), np.where(y == 1, 1, -1).astype(np.int8))
-
-
-def _synthetic(info: DataInfo) -> DataSet:
-    match = _SYNTHETIC.fullmatch(info.name)
-    assert match is not None
-    spectrum = np.geomspace(1.0, 1.0 / float(match[4]), info.features)
-    if info.targets is Targets.BINARY:
-        return DataSet(info, *synthetic.logistic_data(info.samples, spectrum))
-    return DataSet(info, *synthetic.linear_data(info.samples, spectrum))

@@ -1,7 +1,6 @@
 """Models by name, their losses, and their start.
 
     logreg                   linear with intercept; logistic loss for two classes, softmax for more
-    linreg                   linear with intercept; squared loss
     mlp-relu-100-100         fully connected, any hidden sizes, biases; also ``softplus``, and ``linear`` for none
 
 Networks take the loss that fits the data. Every layer, the linear models included, starts as ``nn.Linear`` does,
@@ -29,13 +28,11 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "softplus": nn.Softp
 
 @dataclass(frozen=True)
 class LinearModel:
-    """Xw + b. ``squared`` chooses the squared loss instead of that of a classifier."""
-
-    squared: bool = False
+    """Xw + b."""
 
     @property
     def name(self) -> str:
-        return "linreg" if self.squared else "logreg"
+        return "logreg"
 
 
 @dataclass(frozen=True)
@@ -73,8 +70,8 @@ Model = LinearModel | MLP
 
 def parse_model(name: str) -> Model:
     """The model that a name stands for."""
-    if name in ("logreg", "linreg"):
-        return LinearModel(squared=name == "linreg")
+    if name == "logreg":
+        return LinearModel()
     match = re.fullmatch(r"mlp-([a-z]+)((?:-[1-9]\d*)+)", name)
     if match and match[1] in ACTIVATIONS:
         return MLP(match[1], tuple(int(size) for size in match[2].split("-")[1:]))
@@ -83,8 +80,8 @@ def parse_model(name: str) -> Model:
     raise unknown_name(
         "model",
         name,
-        ["logreg", "linreg", "mlp-relu-100-100", "mlp-softplus-50"],
-        see="Models are logreg, linreg and mlp-ACTIVATION-SIZE-SIZE..., for example mlp-relu-100-100.",
+        ["logreg", "mlp-relu-100-100", "mlp-softplus-50"],
+        see="Models are logreg and mlp-ACTIVATION-SIZE-SIZE..., for example mlp-relu-100-100.",
     )
 
 
@@ -115,11 +112,6 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 def logistic_loss(output: Tensor, y: Tensor) -> Tensor:
     """Mean log(1 + exp(-y z)) of the outputs z (n×1) and labels ±1, without overflow or cancellation."""
     return -F.logsigmoid(y * output.squeeze(1)).mean()
-
-
-def squared_loss(output: Tensor, y: Tensor) -> Tensor:
-    """Mean ½ (z - y)² of the outputs z (n×1)."""
-    return 0.5 * (output.squeeze(1) - y).square().mean()
 
 
 def cross_entropy(output: Tensor, y: Tensor) -> Tensor:

@@ -2,8 +2,8 @@
 
 For every linear model: Newton's method to the limit of float64, then the certificate of
 :mod:`levelport_lab.problems.certificate`, kept in the cache. Without a penalty the infimum of a logistic problem
-may not be attained; such problems are recognised (:mod:`levelport_lab.problems.separability`). For networks there is
-only a best-known value (:mod:`levelport_lab.problems.best_known`), and 0 as the lower bound.
+may not be attained; such problems are recognised (:mod:`levelport_lab.problems.separability`). No optimum is known for
+networks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from levelport.numerics.newton import find_minimum
 from levelport.objectives.linear import LinearObjective, LogisticLoss
-from levelport_lab.problems import best_known, certificate
+from levelport_lab.problems import certificate
 from levelport_lab.problems.atomic import write_text
 from levelport_lab.problems.benchmark_problem import Problem
 from levelport_lab.problems.models import LinearModel
@@ -78,7 +78,9 @@ def optimum(problem: Problem, *, refresh: bool = False) -> Optimum:
     """The optimum of ``problem``: from memory, from the cache, or computed now. ``refresh`` computes it anew."""
     problem = replace(problem, dtype=torch.float64)  # f* belongs to the function, not to the arithmetic
     if not isinstance(problem.model, LinearModel):
-        return _best_known(problem)
+        raise OptimumError(
+            f"{problem.name} is not convex: no optimum is known. Compare with the lowest value of a run."
+        )
     if refresh:
         _remembered.cache_clear()
     return _remembered(problem, refresh)
@@ -98,16 +100,6 @@ def _remembered(problem: Problem, refresh: bool) -> Optimum:
     except OSError as error:
         warnings.warn(f"The optimum of {problem} could not be kept in {path}: {error}.", stacklevel=4)
     return computed
-
-
-def _best_known(problem: Problem) -> Optimum:
-    entry = best_known.lookup(problem.name, problem.reg, problem.seed)
-    if entry is None:
-        raise OptimumError(
-            f"No value is known for {problem}. Run 'levelport problems improve {problem.name} --reg {problem.reg:g} "
-            f"--seed {problem.seed}' to find one."
-        )
-    return Optimum(entry.value, lower_bound=0.0, attained=None, how=entry.how)
 
 
 def compute(objective: LinearObjective) -> Optimum:

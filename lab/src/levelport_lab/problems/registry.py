@@ -22,8 +22,6 @@ _OTHERS = [
     "mlp-relu-100-100/breast-cancer-wisconsin",
     "logreg/digits",
     "mlp-softplus-50/digits",
-    "logreg/synthetic-logistic-5000x50-1e4",
-    "linreg/synthetic-linear-1000x50-1e4",
 ]
 
 PROBLEM_NAMES = (*_PAPER, *_OTHERS)

@@ -10,9 +10,7 @@ from levelport import teleport
 from levelport.solvers import SQP, solver_named
 from levelport_lab.paper.batched import batched
 from levelport_lab.paper.batched_sqp import teleport_together
-from levelport_lab.paper.member_points import SeparatePoints
-from levelport_lab.paper.network import NetworkPoints
-from levelport_lab.problems import problem
+from levelport_lab.problems import Problem, problem
 
 PROBLEMS = {"logreg/blood": 1e-4, "mlp-relu-6-5/titanic": 1e-2, "mlp-softplus-7/digits": 1e-2}
 SOLVERS = {
@@ -25,7 +23,11 @@ SOLVERS = {
 SWAPPED = np.array([2, 1, 1, 0])
 
 
-def members(name: str, count: int = 5) -> tuple[object, torch.Tensor]:
+def penalties(named: Problem, W: torch.Tensor) -> torch.Tensor:
+    return W.new_full((len(W),), named.reg)
+
+
+def members(name: str, count: int = 5) -> tuple[Problem, torch.Tensor]:
     named = problem(name, reg=PROBLEMS[name])
     generator = torch.Generator().manual_seed(1)
     spread = torch.linspace(0.1, 2.0, count, dtype=torch.float64)[:, None]
@@ -41,7 +43,7 @@ def test_teleporting_together_is_teleporting_one_by_one(name: str, mode: str) ->
     # Steps that are far too large blow rounding errors up as well.
     iterations = 3 if "large" in mode else 12
     solver = replace(SOLVERS[mode], max_iterations=iterations)
-    together = teleport_together(batched(named), W, solver)
+    together = teleport_together(batched(named), W, penalties(named, W), solver)
     for row, x in enumerate(W):
         alone = teleport(named.objective(), x, replace(solver_named(solver), max_hvps=iterations + 1))
         torch.testing.assert_close(together.W[row], alone.x, rtol=1e-7, atol=1e-9)
@@ -54,9 +56,9 @@ def test_teleporting_together_is_teleporting_one_by_one(name: str, mode: str) ->
 def test_members_that_cannot_start_stay_alone(name: str) -> None:
     named, W = members(name, 3)
     solver = replace(SQP.released(), max_iterations=5)
-    alone = teleport_together(batched(named), W[1:2], solver)
+    alone = teleport_together(batched(named), W[1:2], penalties(named, W[1:2]), solver)
     W[0], W[2, 0] = torch.inf, torch.nan
-    together = teleport_together(batched(named), W, solver)
+    together = teleport_together(batched(named), W, penalties(named, W), solver)
     torch.testing.assert_close(together.W[1:2], alone.W)
     torch.testing.assert_close(together.W[::2], W[::2], equal_nan=True)
     assert together.hvps[[0, 2]].max() <= 1
@@ -66,7 +68,7 @@ def test_converged_member_does_not_wait_for_others() -> None:
     """Near the minimum of a quadratic-like loss one eigenvector rules: with a loose tolerance that is a KKT point."""
     named, W = members("logreg/blood", 2)
     loose = replace(SQP.released(), epsilon=1e9, delta=1e9)
-    together = teleport_together(batched(named), W, loose)
+    together = teleport_together(batched(named), W, penalties(named, W), loose)
     assert together.hvps.tolist() == [1, 1]
     assert torch.equal(together.W, W)
 
@@ -74,7 +76,7 @@ def test_converged_member_does_not_wait_for_others() -> None:
 def test_the_published_last_iterate_only() -> None:
     named, W = members("logreg/blood", 2)
     with pytest.raises(ValueError, match="final='last'"):
-        teleport_together(batched(named), W, SQP())
+        teleport_together(batched(named), W, penalties(named, W), SQP())
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 4])
@@ -82,26 +84,29 @@ def test_a_grid_too_large_for_one_pass(at_once: int, monkeypatch: pytest.MonkeyP
     """Members that are done leave the others, whose number may then fit into one pass; the outcome is the same."""
     named, W = members("mlp-relu-6-5/titanic")
     solver = replace(SOLVERS["released"], max_iterations=8)
-    together = teleport_together(batched(named), W, solver)
+    together = teleport_together(batched(named), W, penalties(named, W), solver)
     widest = len(named.train) * 6
     monkeypatch.setattr("levelport_lab.paper.batched._MOST_ENTRIES", at_once * widest)
-    in_groups = teleport_together(batched(named), W, solver)
+    in_groups = teleport_together(batched(named), W, penalties(named, W), solver)
     torch.testing.assert_close(in_groups.W, together.W, rtol=1e-7, atol=1e-9)
     assert in_groups.gradients.tolist() == together.gradients.tolist()
 
 
-def test_networks_one_by_one_or_together() -> None:
-    """Both kinds of points, before and after members have changed places."""
-    named, W = members("mlp-softplus-7/digits", 4)
-    problem_ = batched(named)
-    together = NetworkPoints(W, problem_._network, named.train)  # type: ignore[attr-defined]
-    separate = SeparatePoints(W, [problem_.objective.at(w) for w in W])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_points_that_change_places(name: str) -> None:
+    """Values, gradients and products are those of the library's objectives, with a penalty per member."""
+    named, W = members(name, 4)
+    regs = torch.tensor([0.0, 1e-3, 1e-2, 0.1], dtype=torch.float64)
     V = torch.randn(4, named.dimension, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    for _ in range(2):
-        np.testing.assert_allclose(together.values, separate.values, rtol=1e-13)
-        torch.testing.assert_close(together.gradients, separate.gradients, rtol=1e-12, atol=1e-14)
-        torch.testing.assert_close(together.hvps(V), separate.hvps(V), rtol=1e-10, atol=1e-12)
-        together, separate = together.take(SWAPPED), separate.take(SWAPPED)
+    together = batched(named).points(W, regs)
+    for order in (np.arange(4), SWAPPED):
+        together = together.take(order)
+        products = together.hvps(V)
+        for row, member in enumerate(order):
+            point = replace(named, reg=float(regs[member])).objective().at(W[member])
+            assert together.values[row] == pytest.approx(point.value, rel=1e-12)
+            torch.testing.assert_close(together.gradients[row], point.gradient, rtol=1e-10, atol=1e-12)
+            torch.testing.assert_close(products[row], point.hvp(V[row]), rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("mode", ["text", "released"])
@@ -112,10 +117,10 @@ def test_iterations_that_change_nothing_are_charged_and_not_made(mode: str, monk
     evaluated = 0
     points = members.points
 
-    def counted(W: torch.Tensor, *, grid: int) -> object:
+    def counted(W: torch.Tensor, regs: torch.Tensor) -> object:
         nonlocal evaluated
         evaluated += 1
-        return points(W, grid=grid)
+        return points(W, regs)
 
     monkeypatch.setattr(members, "points", counted)
     solver = replace(SOLVERS[mode], max_iterations=50)
@@ -125,7 +130,8 @@ def test_iterations_that_change_nothing_are_charged_and_not_made(mode: str, monk
     for repeat in (True, False):
         evaluated = 0
         ends[repeat] = [
-            teleport_together(members, w[None], solver, repeat=repeat) for w in named.initial_point() + noise
+            teleport_together(members, w[None], torch.tensor([1e-2]), solver, repeat=repeat)
+            for w in named.initial_point() + noise
         ]
         made[repeat] = evaluated
     for full, short in zip(ends[True], ends[False], strict=True):
@@ -141,19 +147,21 @@ def test_trials_that_certainly_fail_are_not_evaluated(monkeypatch: pytest.Monkey
     members = batched(problem("mlp-softplus-7/digits", reg=1e-2, dtype=torch.float32))
     W = members.problem.initial_point()[None].clone()
     for _ in range(6):
-        W = W - 0.1 * members.values_and_gradients(W)[1]
+        W = W - 0.1 * members.values_and_gradients(W, torch.tensor([1e-2]))[1]
     evaluated, points = 0, members.points
 
-    def counted(W: torch.Tensor, *, grid: int) -> object:
+    def counted(W: torch.Tensor, regs: torch.Tensor) -> object:
         nonlocal evaluated
         evaluated += 1
-        return points(W, grid=grid)
+        return points(W, regs)
 
     monkeypatch.setattr(members, "points", counted)
     made, ends = {}, {}
     for repeat in (True, False):
         evaluated = 0
-        ends[repeat] = teleport_together(members, W, replace(SQP.released(), rho=1.0), repeat=repeat)
+        ends[repeat] = teleport_together(
+            members, W, torch.tensor([1e-2]), replace(SQP.released(), rho=1.0), repeat=repeat
+        )
         made[repeat] = evaluated
     assert torch.equal(ends[True].W, ends[False].W)
     assert ends[True].gradients.tolist() == ends[False].gradients.tolist()

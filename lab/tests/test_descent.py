@@ -13,13 +13,14 @@ from levelport.optim import Armijo, At, FixedStep, Momentum, Never, Normalized, 
 from levelport.optim.step_rule import StepRule
 from levelport.solvers import solver_named
 from levelport_lab.engine.spec import Run, RunStatus
-from levelport_lab.paper import training
+from levelport_lab.paper import descent
 from levelport_lab.paper.batched import batched
+from levelport_lab.paper.descent import Arm, Batches, Descent
 from levelport_lab.paper.member_points import row_norms
 from levelport_lab.paper.methods import Method
 from levelport_lab.paper.network import NetworkObjective
 from levelport_lab.paper.teleports import TeleportPlan
-from levelport_lab.paper.training import Batches, Descent, Training, authors_start
+from levelport_lab.paper.training import Cohort, Training, authors_start
 from levelport_lab.problems import problem
 
 RULES = {
@@ -72,7 +73,8 @@ def test_batched_equals_one_by_one(name: str, method: Method, solver: str | None
     settings = SETTINGS.get(method, (1.0, 0.1, 0.01))
     ticks = 8
     members = batched(problem(name, reg=PROBLEMS[name]))
-    for run in Descent(members, method, settings, plan, None).run(ticks):
+    (runs,) = Descent(members, [Arm(method, settings, PROBLEMS[name], plan)]).run(ticks)
+    for run in runs:
         assert run.status is RunStatus.OK
         expected = one_by_one(name, method, run.setting, ticks, plan)
         np.testing.assert_allclose(run.curves["value"], expected.curves["value"], rtol=1e-10)
@@ -100,25 +102,54 @@ def test_batched_equals_one_by_one(name: str, method: Method, solver: str | None
         assert run.facts["teleports"] == (2 if plan is not None else 0)
 
 
+@pytest.mark.parametrize("batch", [None, 64])
+@pytest.mark.parametrize("name", ["logreg/titanic", "mlp-relu-6-5/titanic"])
+def test_cohort_equals_its_tasks_one_by_one(name: str, batch: int | None) -> None:
+    """Every method, two penalties, without teleports, with one at the start and with two on the way, after the last."""
+    plans = [None, *(TeleportPlan("released", at, limit=4) for at in ((0,), (2, 6)))]
+    tasks = [
+        Training(name, reg, method, SETTINGS.get(method, (1.0, 0.1)), 6, batch=batch, plan=plan, protocol="released")
+        for plan in plans
+        for reg in (1e-2, 1e-3)
+        for method in Method
+    ]
+    assert len({task.family for task in tasks}) == 1
+    cohort = Cohort(tuple(tasks))
+    for (task, runs), expected in zip(cohort.parts(cohort.run()), tasks, strict=True):
+        assert task == expected
+        for run, alone in zip(runs, expected.run(), strict=True):
+            assert (run.setting, run.chosen, run.status) == (alone.setting, alone.chosen, alone.status)
+            assert run.facts["teleports"] == alone.facts["teleports"] == len(expected.plan.at if expected.plan else ())
+            for curve in ("value", "loss", "gradient_equivalents"):
+                np.testing.assert_allclose(run.curves[curve], alone.curves[curve], rtol=1e-8)
+
+
+def test_failure_of_a_cohort_is_the_failure_of_each_task() -> None:
+    tasks = [Training("logreg/titanic", reg, Method.SGD, (1.0, 0.1), 1) for reg in (1e-2, 1e-3)]
+    failure = [Run.failure("memory ran out")]
+    assert list(Cohort(tuple(tasks)).parts(failure)) == [(task, failure) for task in tasks]
+
+
 @pytest.mark.parametrize("solver", ["text", "released", "ours"])
 def test_a_teleport_before_the_first_step_is_made_once_for_all(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And every member is charged for it, as one that runs alone."""
     plan = TeleportPlan(solver, (0, 3), limit=4)  # type: ignore[arg-type]
     members = batched(problem("mlp-relu-6-5/titanic", reg=1e-3))
     teleported: list[int] = []
-    place, name = (TeleportPlan, "apply") if solver == "ours" else (training, "teleport_together")
+    place, name = (TeleportPlan, "apply") if solver == "ours" else (descent, "teleport_together")
     teleport = getattr(place, name)
 
     def counted(*given: object, **more: object) -> object:
-        (points,) = [one for one in given if isinstance(one, torch.Tensor)]
+        points = next(one for one in given if isinstance(one, torch.Tensor))
         teleported.append(points.numel() // members.problem.dimension)
         return teleport(*given, **more)
 
     monkeypatch.setattr(place, name, counted)
-    runs = Descent(members, Method.SGD, (0.3, 0.1, 0.03), plan, None).run(5)
+    arm = Arm(Method.SGD, (0.3, 0.1, 0.03), 1e-3, plan)
+    (runs,) = Descent(members, [arm]).run(5)
     assert teleported == ([1, 1, 1, 1] if solver == "ours" else [1, 3])
     for run in runs:
-        (alone,) = Descent(members, Method.SGD, (run.setting,), plan, None).run(5)
+        ((alone,),) = Descent(members, [replace(arm, settings=(run.setting,))]).run(5)
         # Up to the second teleport, whose searches may turn on a last bit.
         np.testing.assert_allclose(run.curves["value"][:3], alone.curves["value"][:3], rtol=1e-9)
         np.testing.assert_array_equal(run.curves["gradient_equivalents"][:3], alone.curves["gradient_equivalents"][:3])
@@ -130,7 +161,7 @@ def test_mini_batches_equal_separate_steps_on_their_rows(name: str) -> None:
     """One epoch against a loop of plain torch steps over ``problem.objective(batch)``."""
     named = problem(name, reg=PROBLEMS[name])
     batches = Batches(64, seed=3)
-    runs = Descent(batched(named), Method.SGD, (0.5, 0.05), None, batches).run(2)
+    (runs,) = Descent(batched(named), [Arm(Method.SGD, (0.5, 0.05), PROBLEMS[name])], batches).run(2)
     for run in runs:
         x = named.initial_point()
         for epoch in range(2):
@@ -202,8 +233,8 @@ def test_batches_partition_and_differ_between_epochs_and_seeds() -> None:
 
 def test_diverging_member_leaves_the_others_alone() -> None:
     named = problem("logreg/titanic", reg=10.0)  # 2·reg = 20: a step of 100 explodes
-    alone = Descent(batched(named), Method.SGD, (0.01,), None, None).run(400)[0]
-    wild, tame = Descent(batched(named), Method.SGD, (100.0, 0.01), None, None).run(400)
+    ((alone,),) = Descent(batched(named), [Arm(Method.SGD, (0.01,), 10.0)]).run(400)
+    ((wild, tame),) = Descent(batched(named), [Arm(Method.SGD, (100.0, 0.01), 10.0)]).run(400)
     assert wild.status is RunStatus.DIVERGED
     assert wild.final_value == math.inf
     assert "no finite number" in wild.message
@@ -255,8 +286,8 @@ def test_flushing_subnormal_numbers_changes_no_outcome() -> None:
     """A step of 10 kills every unit; the penalty then shrinks the weights by 0.8 per step, past 1e-38 after 400."""
     spec = Training("mlp-relu-6-5/titanic", 1e-2, Method.SGD, (10.0, 0.1), 600, precision="float32")
     members = batched(spec.named_problem())
-    kept = Descent(members, spec.method, spec.settings, None, None)
-    for run, expected in zip(spec.run(), kept.run(spec.ticks), strict=True):
+    kept = Descent(members, [spec.arm])
+    for run, expected in zip(spec.run(), *kept.run(spec.ticks), strict=True):
         for name in ("value", "loss", "gradient_equivalents"):
             np.testing.assert_array_equal(run.curves[name], expected.curves[name])
     smallest = torch.finfo(torch.float32).tiny
@@ -272,7 +303,7 @@ def test_training_flushes_for_its_own_time_only(monkeypatch: pytest.MonkeyPatch)
     def half_of_the_smallest() -> float:
         return float(torch.tensor(torch.finfo(torch.float32).tiny) / 2.0)
 
-    def watched(descent: Descent, ticks: int) -> list[Run]:
+    def watched(descent: Descent, ticks: int) -> list[list[Run]]:
         halves.append(half_of_the_smallest())
         raise RuntimeError("seen")
 
@@ -314,14 +345,15 @@ def test_settings_that_are_timed_alone_are_forecast_one_by_one() -> None:
 def test_a_member_that_diverges_stops_alone() -> None:
     """2·reg = 2: with a step of 2 the weights grow threefold per step; a step of 0.01 is tame."""
     named = problem("logreg/titanic", reg=1.0)
-    free = Descent(batched(named), Method.SGD, (2.0, 0.01), None, None).run(30)
-    wild, tame = Descent(batched(named), Method.SGD, (2.0, 0.01), None, None, admissible=10.0).run(30)
+    arm = Arm(Method.SGD, (2.0, 0.01), 1.0)
+    (free,) = Descent(batched(named), [arm]).run(30)
+    ((wild, tame),) = Descent(batched(named), [replace(arm, admissible=10.0)]).run(30)
     losses = wild.curves["loss"]
     assert losses[-1] >= 10.0 * losses[0] > losses[:-1].max()
     assert wild.status is RunStatus.DIVERGED
     assert wild.message == f"the loss had grown to 10 times its first at record {len(losses)}"
     np.testing.assert_array_equal(losses, free[0].curves["loss"][: len(losses)])
-    np.testing.assert_array_equal(tame.curves["loss"], free[1].curves["loss"])
+    np.testing.assert_allclose(tame.curves["loss"], free[1].curves["loss"], rtol=1e-13)
 
 
 def test_the_last_batch_can_be_dropped() -> None:

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 from levelport_lab.engine.backends import Backend
 from levelport_lab.engine.progress import Progress, SilentProgress
@@ -75,10 +76,12 @@ def run_plan(plan: Plan, store: Store, backend: Backend, progress: Progress | No
     sweep = SweepResult(results=dict(plan.found.results))
     began = time.perf_counter()
     with shown.running(plan.todo):
-        for spec, runs, seconds, environment in backend.compute(_not_yet_there(plan, store, shown)):
-            store.put(spec, runs, seconds, environment)
-            sweep.computed += 1
-            shown.finished(spec, failed=any(run.status is RunStatus.FAILED for run in runs))
+        for task, found_runs, seconds, environment in backend.compute(_not_yet_there(plan, store, shown)):
+            parts = list(task.parts(found_runs))
+            for spec, runs in parts:
+                store.put(spec, runs, seconds / len(parts), environment)
+                sweep.computed += 1
+                shown.finished(spec, failed=any(run.status is RunStatus.FAILED for run in runs))
     labels = {spec.key: spec.label for spec in plan.todo}
     found = store.look(labels)
     sweep.results.update(found.results)
@@ -101,18 +104,23 @@ def failure_sentences(failures: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _not_yet_there(plan: Plan, store: Store, shown: Progress) -> Iterator[RunSpec]:
-    """The tasks to do, leaving out what another process has finished meanwhile.
+    """The tasks to do, leaving out what another process has finished meanwhile; a family's as one.
 
     The order differs from process to process, so that two on the same store share the work instead of doubling it.
     """
     failed = set(plan.found.failed)
-    todo = list(plan.todo)
+    families: dict[str, list[RunSpec]] = {}
+    for spec in plan.todo:
+        families.setdefault(spec.family or spec.key, []).append(spec)
+    todo = list(families.values())
     random.Random(os.getpid()).shuffle(todo)
-    for spec in todo:
-        if spec.key not in failed and store.has(spec.key):
+    for family in todo:
+        there = [spec.key not in failed and store.has(spec.key) for spec in family]
+        for spec in compress(family, there):
             shown.finished(spec, failed=False)
-            continue
-        yield spec
+        left = [spec for spec, done in zip(family, there, strict=True) if not done]
+        if left:
+            yield left[0] if left[0].family is None else left[0].bundle(left)
 
 
 def in_words(seconds: float) -> str:

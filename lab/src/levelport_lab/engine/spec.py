@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
@@ -76,6 +77,20 @@ class RunSpec(ABC):
     @abstractmethod
     def label(self) -> str:
         """A short name for people."""
+
+    @property
+    def family(self) -> str | None:
+        """Tasks of one family are computed together, as one :meth:`bundle`; None for those that are not."""
+        return None
+
+    @classmethod
+    def bundle(cls, specs: Sequence[RunSpec]) -> RunSpec:
+        """One task for some of a family; its :meth:`parts` are theirs."""
+        raise NotImplementedError
+
+    def parts(self, runs: list[Run]) -> Iterator[tuple[RunSpec, list[Run]]]:
+        """The tasks that ``runs`` belong to, each with its own."""
+        yield self, runs
 
     @property
     def rough_seconds(self) -> float:

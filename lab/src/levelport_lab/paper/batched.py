@@ -1,29 +1,32 @@
-"""Many iterates of one problem, evaluated together: a grid of step sizes costs little more than one run.
+"""Many iterates of one problem, evaluated together: a grid of step sizes and penalties costs little more than one run.
 
-**Logistic regression.** With the members' weights as rows of W, margins are one matrix product, M = y ∘ (X Wᵀ), and so
+**Logistic regression.** With the members' weights as rows of W, margins are one matrix product, M = W (y∘X)ᵀ, and so
 are the gradients:
 
-    f_j = (1/n) Σᵢ log(1 + exp(-M_ij)) + reg ‖w_j‖²
-    G   = -(1/n) Rᵀ X + 2 reg W,      R_ij = y_i σ(-M_ij)
+    f_j = (1/n) Σᵢ log(1 + exp(-M_ji)) + reg_j ‖w_j‖²
+    G   = -(1/n) σ(-M) (y∘X) + 2 diag(reg) W
 
 Along a ray the margins are linear in the step, X (w - η g) = X w - η X g, so that a line search takes no further
 product with X.
 
 **Fully connected networks.** A layer of all members is one batched product, H_j ← φ(H_j W_jᵀ + b_j), and so on back
-(:mod:`levelport_lab.paper.network`). Where the samples are many, the products are large enough to be done for a few
-members, or one, at a time, which is kinder to the caches.
+(:mod:`levelport_lab.paper.network`).
+
+Where the samples are many, the products are large enough to be done for a few members, or one, at a time, which is
+kinder to the caches.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from levelport.objective import Objective
-from levelport_lab.paper.member_points import LogisticPoints, MemberPoints, SeparatePoints
+from levelport_lab.paper.member_points import LogisticPoints, MemberPoints
 from levelport_lab.paper.methods import Ray
 from levelport_lab.paper.network import Network, NetworkObjective, NetworkPoints, Pass
 from levelport_lab.problems.benchmark_problem import Problem, Samples, with_ones
@@ -40,35 +43,55 @@ def batched(problem: Problem) -> BatchedProblem:
 class BatchedProblem(ABC):
     """Values and gradients of f at the rows of a matrix W, on all training samples or on a mini-batch of them.
 
-    ``objective`` is the same f for one point at a time, with Hessian-vector products, for teleports.
+    ``regs`` are the penalties of the members, ``rows`` sample numbers; ``wanted`` marks the members that are needed.
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.reg = problem.reg
         self.samples = len(problem.train)
-        self.objective: Objective = problem.objective()
 
-    @abstractmethod
     def values_and_gradients(
-        self, W: Tensor, rows: Tensor | None = None, wanted: Tensor | None = None
+        self, W: Tensor, regs: Tensor, rows: Tensor | None = None, wanted: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """f_j and, as rows, ∇f at w_j; ``rows`` are sample numbers.
+        """f_j and, as rows, ∇f at w_j; members that are not wanted are zero instead."""
+        samples = self._samples(rows)
+        groups = self.groups(_members(W, wanted), len(samples))
+        if len(groups) == 1 and len(groups[0]) == len(W):
+            return self._evaluated(W, regs, samples)
+        f, g = W.new_zeros(len(W)), torch.zeros_like(W)
+        for group in groups:
+            f[group], g[group] = self._evaluated(W[group], regs[group], samples)
+        return f, g
 
-        ``wanted`` marks the members that are needed; the others may be zero instead.
-        """
+    def groups(self, members: Tensor, samples: int | None = None) -> tuple[Tensor, ...]:
+        """Members that are evaluated together, on so many samples; all by default."""
+        entries = (self.samples if samples is None else samples) * self._width
+        return members.split(max(1, _MOST_ENTRIES // entries))
+
+    @property
+    @abstractmethod
+    def _width(self) -> int:
+        """Entries of the largest intermediate result per sample and member."""
 
     @abstractmethod
-    def ray(self, W: Tensor, directions: Tensor, rows: Tensor | None = None) -> Ray:
+    def _samples(self, rows: Tensor | None) -> Samples:
+        """Those samples, or all."""
+
+    @abstractmethod
+    def _evaluated(self, W: Tensor, regs: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
+        """f and ∇f of a group."""
+
+    @abstractmethod
+    def ray(self, W: Tensor, regs: Tensor, directions: Tensor, rows: Tensor | None = None) -> Ray:
         """η ↦ f(w_j - η_j d_j)."""
 
     @abstractmethod
-    def points(self, W: Tensor, *, grid: int) -> MemberPoints:
-        """The rows of ``W`` as points, for Hessian-vector products; on all samples.
+    def points(self, W: Tensor, regs: Tensor) -> MemberPoints:
+        """The rows of ``W``, which are one group, as points for Hessian-vector products; on all samples."""
 
-        ``W`` may be some of the ``grid`` members only: its size decides how points are kept, so that all points of a
-        grid are of one kind and can be assembled.
-        """
+    @abstractmethod
+    def objective(self, reg: float) -> Objective:
+        """The same f for one point at a time, with Hessian-vector products, for solvers of the library."""
 
     @abstractmethod
     def accuracies(self, W: Tensor, wanted: Tensor | None = None) -> Tensor:
@@ -78,6 +101,8 @@ class BatchedProblem(ABC):
 class BatchedLogistic(BatchedProblem):
     """Members of a binary logistic regression problem."""
 
+    _width = 1
+
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         # Labels are folded into the data: only y∘X is ever needed.
@@ -85,33 +110,34 @@ class BatchedLogistic(BatchedProblem):
         self._signed = with_ones(train.inputs) * train.targets[:, None]
         self._signed_test = with_ones(test.inputs) * test.targets[:, None]
 
-    def _rows(self, rows: Tensor | None) -> Tensor:
-        return self._signed if rows is None else self._signed[rows]
+    def _samples(self, rows: Tensor | None) -> Samples:
+        signed = self._signed if rows is None else self._signed[rows]
+        return Samples(signed, signed[:, 0])
 
-    def values_and_gradients(
-        self, W: Tensor, rows: Tensor | None = None, wanted: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        signed = self._rows(rows)
-        margins = signed @ W.T
-        values = self._values(margins, W)
-        gradients = torch.sigmoid_(margins.neg_()).T @ signed
-        return values, gradients.div_(-len(signed)).add_(W, alpha=2.0 * self.reg)
+    def _evaluated(self, W: Tensor, regs: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
+        points = LogisticPoints(W, samples.inputs, regs)
+        return points.losses, points.gradients
 
-    def ray(self, W: Tensor, directions: Tensor, rows: Tensor | None = None) -> Ray:
-        signed = self._rows(rows)
-        margins = signed @ W.T
-        change = signed @ directions.T
+    def ray(self, W: Tensor, regs: Tensor, directions: Tensor, rows: Tensor | None = None) -> Ray:
+        signed = self._samples(rows).inputs
+        margins, change = W @ signed.T, directions @ signed.T
 
         def values(steps: Tensor, wanted: Tensor) -> Tensor:
-            return self._values(margins - change * steps, W - steps[:, None] * directions)
+            f = W.new_full((len(W),), torch.inf)
+            for some in self.groups(_members(W, wanted), len(signed)):
+                eta = steps[some, None]
+                moved = torch.addcmul(margins[some], change[some], eta, value=-1.0)
+                ends = torch.addcmul(W[some], directions[some], eta, value=-1.0)
+                f[some] = F.logsigmoid(moved).mean(dim=1).neg_().addcmul_(ends.square().sum(dim=1), regs[some])
+            return f
 
         return values
 
-    def points(self, W: Tensor, *, grid: int) -> MemberPoints:
-        return LogisticPoints(W, self._signed, self.reg)
+    def points(self, W: Tensor, regs: Tensor) -> MemberPoints:
+        return LogisticPoints(W, self._signed, regs)
 
-    def _values(self, margins: Tensor, W: Tensor) -> Tensor:
-        return F.logsigmoid(margins).mean(dim=0).neg_().add_(W.square().sum(dim=1), alpha=self.reg)
+    def objective(self, reg: float) -> Objective:
+        return replace(self.problem, reg=reg).objective()
 
     def accuracies(self, W: Tensor, wanted: Tensor | None = None) -> Tensor:
         # A margin of 0 is a prediction of -1, so that it is right for the label -1 only; of measure zero.
@@ -125,49 +151,39 @@ class BatchedNetwork(BatchedProblem):
         super().__init__(problem)
         self._network = Network(problem)
         self._train, self._test = problem.train, problem.test
-        self.objective = NetworkObjective(problem)  # the same f as the problem's own, without autograd
+
+    @property
+    def _width(self) -> int:
+        return max(self._network.sizes[1:])
 
     def _samples(self, rows: Tensor | None) -> Samples:
         return self._train if rows is None else Samples(self._train.inputs[rows], self._train.targets[rows])
 
-    def _groups(self, members: Tensor, samples: Samples) -> tuple[Tensor, ...]:
-        """Members that are evaluated together."""
-        entries = len(samples) * max(self._network.sizes[1:])
-        return members.split(max(1, _MOST_ENTRIES // entries))
+    def _evaluated(self, W: Tensor, regs: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
+        evaluated = Pass(W, self._network, samples, regs)
+        return evaluated.values, evaluated.gradients()
 
-    def values_and_gradients(
-        self, W: Tensor, rows: Tensor | None = None, wanted: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        samples = self._samples(rows)
-        groups = self._groups(_members(W, wanted), samples)
-        if len(groups) == 1 and len(groups[0]) == len(W):
-            evaluated = Pass(W, self._network, samples)
-            return evaluated.values, evaluated.gradients()
-        f, g = W.new_zeros(len(W)), torch.zeros_like(W)
-        for group in groups:
-            evaluated = Pass(W[group], self._network, samples)
-            f[group], g[group] = evaluated.values, evaluated.gradients()
-        return f, g
-
-    def ray(self, W: Tensor, directions: Tensor, rows: Tensor | None = None) -> Ray:
+    def ray(self, W: Tensor, regs: Tensor, directions: Tensor, rows: Tensor | None = None) -> Ray:
         samples = self._samples(rows)
 
         def values(steps: Tensor, wanted: Tensor) -> Tensor:
             f = W.new_full((len(W),), torch.inf)
-            for group in self._groups(_members(W, wanted), samples):
-                f[group] = self._network.values(W[group] - steps[group, None] * directions[group], samples)
+            for group in self.groups(_members(W, wanted), len(samples)):
+                ends = W[group] - steps[group, None] * directions[group]
+                f[group] = Pass(ends, self._network, samples, regs[group]).values
             return f
 
         return values
 
-    def points(self, W: Tensor, *, grid: int) -> MemberPoints:
-        if len(self._groups(torch.arange(grid), self._train)) <= 1:
-            return NetworkPoints(W, self._network, self._train)
-        return SeparatePoints(W, [self.objective.at(w) for w in W])
+    def points(self, W: Tensor, regs: Tensor) -> MemberPoints:
+        return NetworkPoints(W, self._network, self._train, regs)
+
+    def objective(self, reg: float) -> Objective:
+        return NetworkObjective(replace(self.problem, reg=reg))
 
     def accuracies(self, W: Tensor, wanted: Tensor | None = None) -> Tensor:
         shares = torch.zeros(len(W), dtype=torch.float64)
-        for group in self._groups(_members(W, wanted), self._test):
+        for group in self.groups(_members(W, wanted), len(self._test)):
             output = self._network.activations(self._network.layers(W[group]), self._test.inputs)[-1]
             if self._network.several:
                 right = output.argmax(dim=2) == self._test.targets

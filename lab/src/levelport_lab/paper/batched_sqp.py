@@ -34,26 +34,33 @@ class TogetherResult:
     hvps: Numbers
 
 
-def teleport_together(problem: BatchedProblem, W: Tensor, solver: SQP, *, repeat: bool = False) -> TogetherResult:
-    """Teleport every row of ``W``; one whose gradient vanishes or is no number stays.
+def teleport_together(
+    problem: BatchedProblem, W: Tensor, regs: Tensor, solver: SQP, *, repeat: bool = False
+) -> TogetherResult:
+    """Teleport every row of ``W``, with a penalty each; one whose gradient vanishes or is no number stays.
 
     ``repeat`` makes iterations that change nothing as well, for runs whose time is measured.
     """
     if solver.final != "last" or solver.relaxation < 1.0:
         raise ValueError("members are teleported together by an SQP with final='last' and no relaxation only.")
     with np.errstate(all="ignore"):  # numbers that leave the range fail their comparisons, as they should
-        return _Together(problem, W, solver, repeat).solve()
+        done = [
+            _Together(problem, W[group], regs[group], solver, repeat).solve()
+            for group in problem.groups(torch.arange(len(W)))
+        ]
+    spent = (np.concatenate([getattr(some, name) for some in done]) for name in ("gradients", "hvps"))
+    return TogetherResult(torch.cat([some.W for some in done]), *spent)
 
 
 class _Together:
     """An entry, or a row, per member that is still on its way; ``ids`` are their rows in the result."""
 
-    def __init__(self, problem: BatchedProblem, W: Tensor, solver: SQP, repeat: bool) -> None:
+    def __init__(self, problem: BatchedProblem, W: Tensor, regs: Tensor, solver: SQP, repeat: bool) -> None:
         self.problem, self.solver, self.repeat = problem, solver, repeat
-        self.W = W.clone()
+        self.W = W
         self.gradients, self.hvps = np.ones(len(W)), np.zeros(len(W))
         self.ids = np.arange(len(W))
-        self.points = problem.points(self.W, grid=len(W))
+        self.points = problem.points(W, regs)
         self.levels = self.points.values
         self.rho = np.full(len(W), solver.rho)
 
@@ -174,7 +181,7 @@ class _Search:
             c = np.maximum(0.0, self._multipliers(chosen, rho[fresh]))
             x, ascents, normals = (self._of(chosen, rows) for rows in (self.before.W, self.ascents, self.normals))
             W = torch.addcmul(x, column(rho[fresh], x), ascents).addcmul_(column(c, x), normals, value=-1.0)
-            points = grid.problem.points(W, grid=len(grid.W))
+            points = grid.problem.points(W, self._of(chosen, self.before.regs))
             gamma = self._strengths(chosen, rho[fresh])
             for place, row in enumerate(fresh):
                 (old, at), member = places[row], members[row]

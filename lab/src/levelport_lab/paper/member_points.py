@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -16,20 +17,28 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from levelport.objective import Point
-
 Numbers = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 
 class MemberPoints(ABC):
-    """f, ∇f, ‖∇f‖ at the rows of ``W``."""
+    """f, ∇f, ‖∇f‖ at the rows of ``W``, with a penalty per row; ``losses`` is f in the precision of ``W``."""
 
-    def __init__(self, W: Tensor, values: Numbers, gradients: Tensor) -> None:
+    def __init__(self, W: Tensor, regs: Tensor, losses: Tensor, gradients: Tensor) -> None:
         self.W = W
-        self.values = values
+        self.regs = regs
+        self.losses = losses
         self.gradients = gradients
-        self.sizes = row_norms(gradients)
+
+    @cached_property
+    def values(self) -> Numbers:
+        """f in double precision."""
+        return self.losses.double().numpy()
+
+    @cached_property
+    def sizes(self) -> Numbers:
+        """‖∇f‖."""
+        return row_norms(self.gradients)
 
     @property
     def usable(self) -> NDArray[np.bool_]:
@@ -54,9 +63,9 @@ class MemberPoints(ABC):
         """What all kinds of points have; the rest is the subclass's."""
         some = object.__new__(cls)
         some.W = picked([(points.W, row) for points, row in places])
+        some.regs = picked([(points.regs, row) for points, row in places])
+        some.losses = picked([(points.losses, row) for points, row in places])
         some.gradients = picked([(points.gradients, row) for points, row in places])
-        some.values = np.array([points.values[row] for points, row in places])
-        some.sizes = np.array([points.sizes[row] for points, row in places])
         return some
 
 
@@ -68,47 +77,32 @@ class LogisticPoints(MemberPoints):
     ∇²f v = signedᵀ (s (1-s) signed·v)/n + 2 reg v
     """
 
-    def __init__(self, W: Tensor, signed: Tensor, reg: float) -> None:
+    def __init__(self, W: Tensor, signed: Tensor, regs: Tensor) -> None:
         margins = W @ signed.T
-        values = F.logsigmoid(margins).mean(dim=1).neg_().add_(W.square().sum(dim=1), alpha=reg)
-        self._signed, self._reg = signed, reg
+        values = F.logsigmoid(margins).mean(dim=1).neg_().addcmul_(W.square().sum(dim=1), regs)
+        self._signed = signed
         self._shares = torch.sigmoid_(margins.neg_())
-        gradients = (self._shares @ signed).div_(-len(signed)).add_(W, alpha=2.0 * reg)
-        super().__init__(W, values.double().numpy(), gradients)
+        gradients = (self._shares @ signed).div_(-len(signed)).addcmul_(W, regs[:, None], value=2.0)
+        super().__init__(W, regs, values, gradients)
 
     def hvps(self, V: Tensor) -> Tensor:
         weights = torch.addcmul(self._shares, self._shares, self._shares, value=-1.0)
         along = (V @ self._signed.T).mul_(weights)
-        return (along @ self._signed).div_(len(self._signed)).add_(V, alpha=2.0 * self._reg)
+        return (along @ self._signed).div_(len(self._signed)).addcmul_(V, self.regs[:, None], value=2.0)
 
     @classmethod
     def assembled(cls, places: Sequence[tuple[Self, int]]) -> Self:
         some = cls._common(places)
-        some._signed, some._reg = places[0][0]._signed, places[0][0]._reg
+        some._signed = places[0][0]._signed
         some._shares = picked([(points._shares, row) for points, row in places])
-        return some
-
-
-class SeparatePoints(MemberPoints):
-    """Any objective, one member after the other."""
-
-    def __init__(self, W: Tensor, points: Sequence[Point]) -> None:
-        self._points = list(points)
-        gradients = torch.stack([point.gradient for point in points]) if points else torch.empty_like(W)
-        super().__init__(W, np.array([point.value for point in points], dtype=np.float64), gradients)
-
-    def hvps(self, V: Tensor) -> Tensor:
-        return torch.stack([point.hvp(v) for point, v in zip(self._points, V, strict=True)])
-
-    @classmethod
-    def assembled(cls, places: Sequence[tuple[Self, int]]) -> Self:
-        some = cls._common(places)
-        some._points = [points._points[row] for points, row in places]
         return some
 
 
 def picked(places: Sequence[tuple[Tensor, int]]) -> Tensor:
     """One row after the other, each from its tensor, in a single copy."""
+    first = places[0][0]
+    if all(rows is first for rows, _ in places):
+        return first[[row for _, row in places]]
     return torch.stack([rows[row] for rows, row in places])
 
 

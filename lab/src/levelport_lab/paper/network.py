@@ -50,7 +50,6 @@ class Network:
         self.sizes = problem.model.sizes(problem.info.features, problem.info.outputs)
         self.relu = problem.model.activation == "relu"
         self.several = problem.info.targets is Targets.CLASSES
-        self.reg = problem.reg
         pairs = list(pairwise(self.sizes))
         self._shapes = [(-1, fan_out, fan_in) for fan_in, fan_out in pairs]
         self._lengths = [length for fan_in, fan_out in pairs for length in (fan_in * fan_out, fan_out)]
@@ -77,19 +76,13 @@ class Network:
             return F.cross_entropy(outputs.transpose(1, 2), repeated, reduction="none").mean(dim=1)
         return F.logsigmoid(outputs.squeeze(2) * targets).mean(dim=1).neg_()
 
-    def values(self, W: Tensor, samples: Samples) -> Tensor:
-        """f at the rows of ``W``."""
-        outputs = self.activations(self.layers(W), samples.inputs)[-1]
-        return self.losses(outputs, samples.targets).add_(W.square().sum(dim=1), alpha=self.reg)
-
 
 class NetworkPoints(MemberPoints):
     """f, ∇f and products of ∇²f of several networks."""
 
-    def __init__(self, W: Tensor, network: Network, samples: Samples) -> None:
-        self._pass = Pass(W, network, samples)
-        values = self._pass.values.double().numpy()
-        super().__init__(W, values, self._pass.gradients())
+    def __init__(self, W: Tensor, network: Network, samples: Samples, regs: Tensor) -> None:
+        self._pass = Pass(W, network, samples, regs)
+        super().__init__(W, regs, self._pass.values, self._pass.gradients())
 
     def hvps(self, V: Tensor) -> Tensor:
         return self._pass.hvps(V)
@@ -97,15 +90,18 @@ class NetworkPoints(MemberPoints):
     @classmethod
     def assembled(cls, places: Sequence[tuple[Self, int]]) -> Self:
         some = cls._common(places)
-        some._pass = Pass.assembled(some.W, [(points._pass, row) for points, row in places])
+        some._pass = Pass.assembled(some.W, some.regs, [(points._pass, row) for points, row in places])
         return some
 
 
 class Pass:
-    """One way forth through the networks, and back when a gradient is asked for; kept for the products."""
+    """One way forth through the networks, and back when a gradient is asked for; kept for the products.
 
-    def __init__(self, W: Tensor, network: Network, samples: Samples) -> None:
-        self.W, self.network, self.samples = W, network, samples
+    ``regs`` are the members' penalties.
+    """
+
+    def __init__(self, W: Tensor, network: Network, samples: Samples, regs: Tensor) -> None:
+        self.W, self.network, self.samples, self.regs = W, network, samples, regs
         self._layers = network.layers(W)
         self._hidden = network.activations(self._layers, samples.inputs)
         self._slopes: list[Tensor] = []  # φ'(Z_l), l = 1 ... L-1; for ReLU H_l itself, whose sign it is
@@ -115,7 +111,7 @@ class Pass:
     def values(self) -> Tensor:
         """f, per member."""
         losses = self.network.losses(self._hidden[-1], self.samples.targets)
-        return losses.add_(self.W.square().sum(dim=1), alpha=self.network.reg)
+        return losses.addcmul_(self.W.square().sum(dim=1), self.regs)
 
     def gradients(self) -> Tensor:
         """∇f, as rows; keeps what a product needs again."""
@@ -132,7 +128,7 @@ class Pass:
                 error = torch.bmm(error, self._layers[number].weight)
                 error = self._sloped(error, self._slopes[number - 1], out=error)
                 self._errors.insert(0, error)
-        return gradients.add_(self.W, alpha=2.0 * network.reg)
+        return gradients.addcmul_(self.W, self.regs[:, None], value=2.0)
 
     def _sloped(self, rates: Tensor, slope: Tensor, *, out: Tensor | None = None) -> Tensor:
         """φ'(Z_l) times ``rates``."""
@@ -187,18 +183,18 @@ class Pass:
                 if not network.relu:  # φ'' = φ' (1 - φ'), so (δ_l W_l) φ'' Ż = δ_{l-1} (Ż - Ḣ)
                     error.addcmul_(self._errors[number - 1], moved[number - 1].sub_(rates[number - 1]))
             weight.copy_(product)
-        return products.add_(V, alpha=2.0 * network.reg)
+        return products.addcmul_(V, self.regs[:, None], value=2.0)
 
     @classmethod
-    def assembled(cls, W: Tensor, places: Sequence[tuple[Pass, int]]) -> Pass:
-        """One member after the other, each from its row in some pass; ``W`` are their weights."""
+    def assembled(cls, W: Tensor, regs: Tensor, places: Sequence[tuple[Pass, int]]) -> Pass:
+        """One member after the other, each from its row in some pass; ``W`` and ``regs`` are theirs."""
         first, some = places[0][0], object.__new__(cls)
 
         def together(kept: Callable[[Pass], list[Tensor]]) -> list[Tensor]:
             several = [[(kept(one)[number], row) for one, row in places] for number in range(len(kept(first)))]
             return [picked(rows) for rows in several]
 
-        some.W, some.network, some.samples = W, first.network, first.samples
+        some.W, some.network, some.samples, some.regs = W, first.network, first.samples, regs
         some._layers = first.network.layers(W)
         inputs = first.samples.inputs
         some._hidden = [inputs.expand(len(W), *inputs.shape), *together(lambda one: one._hidden[1:])]
@@ -217,6 +213,7 @@ class NetworkObjective(Objective):
         self.network = Network(problem)
         self.samples = problem.train
         inputs = self.samples.inputs
+        self.regs = inputs.new_tensor([problem.reg])
         self.dimension, self.dtype, self.device = problem.dimension, inputs.dtype, inputs.device
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
@@ -231,7 +228,7 @@ class _NetworkPoint(Point):
 
     def _forward(self) -> Pass:
         if self._pass is None:
-            self._pass = Pass(self.x[None], self._objective.network, self._objective.samples)
+            self._pass = Pass(self.x[None], self._objective.network, self._objective.samples, self._objective.regs)
         return self._pass
 
     def _evaluate_value(self) -> Tensor:

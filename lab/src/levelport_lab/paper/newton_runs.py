@@ -31,7 +31,8 @@ from levelport.optim import MinimizeRow, MinimizeStatus, Never, Newton, minimize
 from levelport_lab.choices import Protocol
 from levelport_lab.engine.spec import Run, RunSpec, RunStatus
 from levelport_lab.paper.batched import batched
-from levelport_lab.paper.training import CURVES, Precision, authors_start
+from levelport_lab.paper.descent import CURVES
+from levelport_lab.paper.training import Precision, authors_start
 from levelport_lab.problems import Problem, problem
 from levelport_lab.problems.models import MLP, logistic_loss
 
@@ -102,7 +103,7 @@ class NewtonRun(RunSpec):
             rows.append((row.value, loss, row.gradient_norm, named.test_accuracy(point.x), row.cost, row.seconds))
 
         result = minimize(
-            batched(named).objective,
+            batched(named).objective(self.reg),
             start,
             Newton(max_hvps=self.hvps) if step is None else Newton(max_hvps=self.hvps, step=step),
             schedule=Never(),

@@ -15,11 +15,12 @@ from matplotlib.figure import Figure
 from levelport_lab.choices import SolverName
 from levelport_lab.claims import Claim, NotRunError
 from levelport_lab.engine.spec import Run, RunSpec
+from levelport_lab.paper.descent import best_so_far
 from levelport_lab.paper.methods import STEP_SIZES, Method
 from levelport_lab.paper.newton_runs import NewtonRun
 from levelport_lab.paper.study import Results, Setup, Study
 from levelport_lab.paper.teleports import TeleportPlan, as_scheduled, every, solver_setting
-from levelport_lab.paper.training import Precision, Training, best_so_far
+from levelport_lab.paper.training import Precision, Training
 from levelport_lab.pictures import (
     BLACK,
     BLUE,

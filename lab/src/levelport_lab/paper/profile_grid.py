@@ -134,7 +134,7 @@ def half_of(model: Model, name: HalfName, setup: Setup, *, longer: bool = False,
     # Figures 9 to 12 are read by the released rule alone, which never counts a run that has left its ceiling. The runs
     # of Figures 4 and 8 serve others as well: they go on.
     ceiling = RELEASED.ceiling if initial or longer else None
-    half = replace(half, admissible=ceiling, timed="every" if longer else "no")
+    half = replace(half, admissible=ceiling, timed="every" if longer else "no", precision="float32")
     return replace(half, plain_ticks=20 * half.ticks) if longer and half.batch is None else half
 
 

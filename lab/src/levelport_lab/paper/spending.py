@@ -6,6 +6,7 @@ import numpy as np
 
 from levelport.objective import Cost
 from levelport_lab.engine.spec import Curve
+from levelport_lab.paper.member_points import Rows
 
 
 class Spending:
@@ -24,10 +25,10 @@ class Spending:
         self.hvps[member] += cost.hvps
         self.seconds[member] += cost.seconds
 
-    def charge_alike(self, members: list[int]) -> None:
-        """All of ``members`` have spent what the first of them has."""
+    def charge_alike(self, members: Rows, models: Rows) -> None:
+        """Each of ``members`` has spent what its model has."""
         for spent in (self.values, self.gradients, self.hvps, self.seconds):
-            spent[members] = spent[members[0]]
+            spent[members] = spent[models]
 
     @property
     def gradient_equivalents(self) -> Curve:

@@ -146,7 +146,7 @@ def test_no_verb_hides_a_module() -> None:
 
 def test_library_needs_torch_alone() -> None:
     """With every other package hidden, all names import and the verbs work."""
-    hidden = ["numpy", "scipy", "pandas", "matplotlib", "sklearn", "joblib", "typer", "rich", "pooch", "pyarrow"]
+    hidden = ["numpy", "scipy", "pandas", "matplotlib", "sklearn", "joblib", "typer", "rich", "platformdirs", "pyarrow"]
     script = f"""
 import sys
 import torch

@@ -71,7 +71,7 @@ import torch
 import levelport
 import levelport_lab.problems
 data = [path for path in opened if path.endswith((".npz", ".gz"))]
-heavy = [name for name in ("scipy", "sklearn", "pandas", "matplotlib", "pooch") if name in sys.modules]
+heavy = [name for name in ("scipy", "sklearn", "pandas", "matplotlib") if name in sys.modules]
 assert not data, data
 assert not heavy, heavy
 """

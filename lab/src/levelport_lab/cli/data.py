@@ -62,7 +62,7 @@ def fetch_data(
     ] = None,
     mirror: Annotated[str | None, typer.Option(help="A base URL to use in place of the public archives.")] = None,
 ) -> None:
-    """Download data sets into the cache, check them, and go on where an earlier download broke off."""
+    """Download the data sets that are missing into the cache and check them."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 

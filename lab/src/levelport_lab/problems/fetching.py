@@ -1,15 +1,13 @@
 """Bring data sets into the cache: from their public archives, from a mirror, or from a directory.
 
-Downloads go through pooch, which checks the checksum of what arrived; the transfer itself continues where an
-earlier one broke off. What reaches the cache has been verified twice: the bytes as downloaded, and the values after
-parsing. Files are written to a temporary name and renamed, so a killed fetch leaves no half file behind.
+What reaches the cache has been verified twice: the bytes as downloaded, and the values after parsing. Files are written
+to a temporary name and renamed, so that a killed fetch leaves no half file behind.
 """
 
 from __future__ import annotations
 
-import os
+import hashlib
 import shutil
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
@@ -28,7 +26,6 @@ OnPiece = Callable[[str, int, int], None]
 """Called with the file's name, the bytes so far and the bytes in all (0 where the server does not say)."""
 
 CHUNK = 1 << 16
-ATTEMPTS = 3
 
 
 def fetch(
@@ -70,9 +67,8 @@ def _fetch_uci(entry: UciSet, source: Path | None, mirror: str | None, on_piece:
         X, y = read_uci(_existing(uci_file(source, entry.name)), entry)
     else:
         url = f"{mirror.rstrip('/')}/{entry.name}/{entry.source}" if mirror else entry.url
-        downloaded = _download(url, f"sha256:{entry.source_sha256}", entry.source, on_piece)
-        X, y = parse_benchmark_file(downloaded.read_text())
-        downloaded.unlink()
+        content = _download(url, "sha256", entry.source_sha256, on_piece)
+        X, y = parse_benchmark_file(content.decode())
         if content_digest(X, y) != entry.digest:
             raise DataError(f"The file {url} has the right checksum but not the values of '{entry.name}'.")
     with replacing(target) as temporary, open(temporary, "wb") as stream:
@@ -87,14 +83,14 @@ def _fetch_mnist_file(entry: MnistFile, source: Path | None, mirror: str | None,
     if source is not None:
         origin = _existing(source / "mnist" / entry.name)
         read_mnist_file(origin, entry)
-    else:
-        url = f"{mirror.rstrip('/')}/mnist/{entry.name}" if mirror else entry.url
-        origin = _download(url, f"md5:{entry.gzip_md5}", entry.name, on_piece)
-        read_mnist_file(origin, entry)
+        with replacing(target) as temporary:
+            shutil.copyfile(origin, temporary)
+        return target
+    url = f"{mirror.rstrip('/')}/mnist/{entry.name}" if mirror else entry.url
+    content = _download(url, "md5", entry.gzip_md5, on_piece)
     with replacing(target) as temporary:
-        shutil.copyfile(origin, temporary)
-    if source is None:
-        origin.unlink()
+        temporary.write_bytes(content)
+        read_mnist_file(temporary, entry)
     return target
 
 
@@ -122,62 +118,21 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _download(url: str, known_hash: str, file: str, on_piece: OnPiece | None) -> Path:
-    """The verified file, in the cache's ``downloads``."""
-    import pooch
-
-    directory = cache_directory() / "downloads"
-    downloader = ResumingDownloader(directory / f"{file}.part", on_piece)
-    pooch.get_logger().setLevel("WARNING")
+def _download(url: str, algorithm: str, digest: str, on_piece: OnPiece | None) -> bytes:
+    """What the address sends, verified; the largest file has ten megabytes."""
+    content = bytearray()
     try:
-        return Path(pooch.retrieve(url, known_hash, fname=file, path=directory, downloader=downloader))
-    except ValueError as error:  # pooch: the hash of the download does not match
-        raise DataError(f"What {url} sent was not used: {error}") from error
+        with urllib.request.urlopen(url, timeout=60) as response:
+            total = int(response.headers.get("Content-Length") or 0)
+            while chunk := response.read(CHUNK):
+                content += chunk
+                if on_piece is not None:
+                    on_piece(url.rpartition("/")[2], len(content), total)
     except (OSError, HTTPException) as error:
         raise DataError(
-            f"Could not download {url}: {error}. What arrived is kept; run the command again to go on from there, or "
-            "use '--from DIR' with a directory that has the files."
+            f"Could not download {url}: {error}. Run the command again, or use '--from DIR' with a directory that has "
+            "the files."
         ) from error
-
-
-class ResumingDownloader:
-    """A downloader for pooch that keeps what has arrived in ``partial`` and asks for the rest only."""
-
-    def __init__(self, partial: Path, on_piece: OnPiece | None = None) -> None:
-        self.partial = partial
-        self.on_piece = on_piece
-
-    def __call__(self, url: str, output_file: str | os.PathLike[str], pooch: object) -> None:
-        self.partial.parent.mkdir(parents=True, exist_ok=True)
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                self._transfer(url)
-                break
-            except urllib.error.HTTPError as error:
-                if error.code == 416:  # the rest starts past the end: what is kept belongs to another file
-                    self.partial.unlink(missing_ok=True)
-                elif error.code < 500:
-                    raise
-                if attempt == ATTEMPTS:
-                    raise
-            except (OSError, HTTPException):
-                if attempt == ATTEMPTS:
-                    raise
-        os.replace(self.partial, output_file)
-
-    def _transfer(self, url: str) -> None:
-        have = self.partial.stat().st_size if self.partial.exists() else 0
-        request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
-        with urllib.request.urlopen(request, timeout=60) as response:
-            resumed = response.status == 206
-            have = have if resumed else 0
-            length = int(response.headers.get("Content-Length") or 0)
-            total = have + length if length else 0
-            with open(self.partial, "ab" if resumed else "wb") as stream:
-                while chunk := response.read(CHUNK):
-                    stream.write(chunk)
-                    have += len(chunk)
-                    if self.on_piece is not None:
-                        self.on_piece(self.partial.name.removesuffix(".part"), have, total)
-        if total and have < total:
-            raise ConnectionError(f"the connection ended after {have} of {total} bytes")
+    if hashlib.new(algorithm, content, usedforsecurity=False).hexdigest() != digest:
+        raise DataError(f"What {url} sent was not used: its {algorithm} hash is not the known one.")
+    return bytes(content)

@@ -90,9 +90,9 @@ def cache_directory() -> Path:
     chosen = os.environ.get("LEVELPORT_CACHE")
     if chosen:
         return Path(chosen)
-    import pooch
+    import platformdirs
 
-    return Path(pooch.os_cache("levelport"))
+    return platformdirs.user_cache_path("levelport")
 
 
 def _places() -> Iterator[tuple[State, Path]]:

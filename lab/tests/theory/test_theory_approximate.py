@@ -6,7 +6,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from bound_checks import violations
 from hypothesis import given
 from hypothesis import strategies as st
 from theory_problems import Case, cases
@@ -15,7 +14,6 @@ from levelport.numerics.curvature import hessian_by_columns as hessian_matrix
 from levelport.solvers import Certificate
 from levelport_lab.theory import rates_approximate, rates_stable
 from levelport_lab.theory.rates_stable import Stability
-from levelport_lab.theory.sublevel import boundary
 from levelport_lab.theory.trajectory import largest_armijo_step
 
 QUADRATIC = Stability(1.0, 1.0)
@@ -141,43 +139,6 @@ def test_bounds_hold_from_arbitrary_points_of_the_sublevel_set(case: Case) -> No
             following = objective.at(point.x - short * g).value - constants.minimum.value
             bound = rates_approximate.approximate_step_rayleigh(gap, short, lam, stability, error=error)
             assert following <= bound + case.rounding
-
-
-@pytest.mark.parametrize("turn", [0.02, 0.3])
-@pytest.mark.parametrize("excess", [0.0, 0.2])
-@pytest.mark.parametrize("case", [case for case in cases() if "near" in case.name], ids=lambda c: c.name)
-def test_curve_holds_along_runs_with_spoilt_teleports(case: Case, turn: float, excess: float) -> None:
-    """Exact teleports turned about w* and pushed above the level by a share of the gap."""
-    constants, objective, K = case.constants, case.objective, 8
-    stability = constants.stability
-    assert stability is not None
-    centre, known = constants.minimum.x, {}
-    rotation = torch.tensor([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]], dtype=torch.float64)
-    point, gaps = objective.at(case.start, curvature=True), [constants.initial_gap]
-    for k in range(K):
-        gap = point.value - constants.minimum.value
-        landed = point
-        if k % 2 and gap > 1e3 * case.rounding:
-            direction = rotation @ (case.oracle(point).x - centre)
-            level = point.value + excess * gap
-            landed = objective.at(centre + boundary(objective, centre, direction, level) * direction, curvature=True)
-            H, g, lam = hessian_matrix(landed), landed.gradient, Certificate.at(landed).curvature
-            e = H @ g - lam * g
-            known[k] = rates_approximate.InexactTeleport(
-                lam, float(e @ torch.linalg.solve(H, e)), max(0.0, landed.value - point.value)
-            )
-        step = largest_armijo_step(objective, landed)
-        point = objective.at(landed.x - step * landed.gradient, curvature=True)
-        gaps.append(point.value - constants.minimum.value)
-    L, R = constants.L.value, constants.radius.value
-    curve = rates_approximate.approximate_armijo(K, known, L, R, stability, constants.initial_gap)
-    assert violations(curve, gaps, case.rounding) == []
-    # With the errors left out it is the recursion for exact teleports.
-    clean = {k: rates_approximate.InexactTeleport(one.curvature, 0.0) for k, one in known.items()}
-    exact = rates_approximate.approximate_armijo(K, clean, L, R, stability, constants.initial_gap)
-    sharp = rates_stable.armijo_sharp(K, frozenset(known), L, R, stability, constants.initial_gap)
-    assert exact == pytest.approx(sharp)
-    assert all(a >= b for a, b in zip(curve, exact, strict=True))
 
 
 def test_steps_out_of_range_are_refused() -> None:

@@ -31,7 +31,7 @@ from levelport_lab.theory import (
     find_minimum,
 )
 from levelport_lab.theory.bounds import _refuse_negative_curvature
-from levelport_lab.theory.margins import margin_reach
+from levelport_lab.theory.margins import margin_bounds
 from levelport_lab.theory.stability import (
     curvature_ratio,
     sampled_stability,
@@ -93,7 +93,7 @@ def test_margins_stay_in_their_proved_ranges(case: Case) -> None:
     objective = case.objective
     assert isinstance(objective, LinearObjective)
     minimum, gap = case.constants.minimum, case.constants.initial_gap
-    reach = margin_reach(objective, minimum, gap)
+    reach = margin_bounds(objective, minimum, gap)
     ends = []
     for angle in np.linspace(0, 2 * np.pi, 1441):
         u = torch.tensor([np.cos(angle), np.sin(angle)], dtype=torch.float64)
@@ -125,7 +125,7 @@ def test_support_widths_are_upper_bounds_for_random_data(seed: int, log_penalty:
     minimum = find_minimum(objective)
     start = minimum.x + torch.randn(3, generator=generator, dtype=torch.float64)
     level = objective.at(start).value
-    reach = margin_reach(objective, minimum, level - minimum.value)
+    reach = margin_bounds(objective, minimum, level - minimum.value)
     for _ in range(40):
         u = torch.randn(3, generator=generator, dtype=torch.float64)
         way = boundary(objective, minimum.x, u, level) * u
@@ -149,7 +149,7 @@ def test_overflow_is_not_read_as_a_property_of_f() -> None:
     y = torch.where(torch.rand(30, generator=generator) < 0.5, 1.0, -1.0).double()
     objective = LinearObjective.logistic(X, y, penalty=1e-2)
     constants = constants_of(objective, torch.tensor([4.0, -3.0], dtype=torch.float64))
-    assert math.isinf(self_concordant_stability(margin_reach(objective, constants.minimum, 50.0).diameter).upper)
+    assert math.isinf(self_concordant_stability(margin_bounds(objective, constants.minimum, 50.0).diameter).upper)
     assert constants.stability_upper.value <= constants.L.value / constants.mu.value * (1 + 1e-12)
     assert constants.caveats() == []
     huge = FunctionObjective(lambda w: torch.exp(w.square().sum()), like=torch.ones(1, dtype=torch.float64))

@@ -12,7 +12,7 @@ from theory_problems import logistic_in_numpy
 from levelport import LinearObjective
 from levelport.numerics.newton import Minimum, find_minimum
 from levelport_lab.theory import constants_of, margins
-from levelport_lab.theory.margins import curvature_ends, margin_reach
+from levelport_lab.theory.margins import curvature_ends, margin_bounds
 
 
 def problem(n: int, scale: float, penalty: float, seed: int) -> LinearObjective:
@@ -23,7 +23,7 @@ def problem(n: int, scale: float, penalty: float, seed: int) -> LinearObjective:
     return LinearObjective.logistic(X, y, penalty=penalty)
 
 
-def true_reach(objective: LinearObjective, minimum: Minimum, level: float) -> tuple[np.ndarray, np.ndarray]:
+def true_margins(objective: LinearObjective, minimum: Minimum, level: float) -> tuple[np.ndarray, np.ndarray]:
     """How far every margin moves up and down over the boundary, by brute force over the directions of the plane."""
     X, centre = objective.X.numpy(), minimum.x.numpy()
     value, _ = logistic_in_numpy(X, objective.loss.y.numpy(), objective.penalty)
@@ -55,8 +55,8 @@ def test_widths_are_solved_for_from_far_starts(
     objective = problem(n, scale, penalty, seed)
     minimum = find_minimum(objective)
     level = objective.at(torch.tensor(start, dtype=torch.float64)).value
-    above, below = true_reach(objective, minimum, level)
-    reach = margin_reach(objective, minimum, level - minimum.value)
+    above, below = true_margins(objective, minimum, level)
+    reach = margin_bounds(objective, minimum, level - minimum.value)
     assert reach.exact_rows > n // 2
     assert (above <= reach.above.numpy() * (1 + 1e-9)).all()
     assert (below <= reach.below.numpy() * (1 + 1e-9)).all()
@@ -68,8 +68,8 @@ def test_only_widths_that_were_solved_for_are_counted(monkeypatch: pytest.Monkey
     minimum = find_minimum(objective)
     level = objective.at(torch.tensor([3.0, -3.0], dtype=torch.float64)).value
     monkeypatch.setattr(margins, "_ROUNDS", 6)
-    reach = margin_reach(objective, minimum, level - minimum.value)
-    above, below = true_reach(objective, minimum, level)
+    reach = margin_bounds(objective, minimum, level - minimum.value)
+    above, below = true_margins(objective, minimum, level)
     assert reach.exact_rows == 0
     assert (above <= reach.above.numpy() * (1 + 1e-9)).all()  # a bound at any time
     assert (below <= reach.below.numpy() * (1 + 1e-9)).all()
@@ -80,7 +80,7 @@ def test_single_precision_solves_for_the_same_widths() -> None:
     single = LinearObjective.logistic(double.X.float(), double.loss.y.float(), penalty=1e-3)
     minimum = find_minimum(double)
     rounded = Minimum(minimum.x.float(), minimum.value, minimum.gradient_norm, convex=True)
-    ours, theirs = margin_reach(double, minimum, 2.0), margin_reach(single, rounded, 2.0)
+    ours, theirs = margin_bounds(double, minimum, 2.0), margin_bounds(single, rounded, 2.0)
     assert theirs.above.dtype is torch.float32
     assert theirs.exact_rows == ours.exact_rows > 0
     assert theirs.diameter == pytest.approx(ours.diameter, rel=1e-4)
@@ -98,7 +98,7 @@ def test_a_row_of_zeros_has_no_width_and_spoils_nothing() -> None:
 
     exact, nearly = with_row(0.0), with_row(1e-7)
     minimum = find_minimum(exact)
-    reach = margin_reach(exact, minimum, exact.at(start).value - minimum.value)
+    reach = margin_bounds(exact, minimum, exact.at(start).value - minimum.value)
     assert float(reach.above[3]) == float(reach.below[3]) == 0.0
     assert bool((reach.above + reach.below).isfinite().all())
     ours, theirs = constants_of(exact, start), constants_of(nearly, start)
@@ -109,7 +109,7 @@ def test_a_row_of_zeros_has_no_width_and_spoils_nothing() -> None:
 def test_data_of_zeros_have_margins_that_do_not_move() -> None:
     objective = LinearObjective.logistic(torch.zeros(4, 2).double(), torch.ones(4).double(), penalty=0.1)
     minimum = find_minimum(objective, torch.zeros(2, dtype=torch.float64))
-    reach = margin_reach(objective, minimum, 1.0)
+    reach = margin_bounds(objective, minimum, 1.0)
     assert reach.diameter == 0.0
     assert reach.radius == pytest.approx(math.sqrt(2.0 * 1.0 / 0.2))
 

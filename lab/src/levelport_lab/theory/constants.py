@@ -19,7 +19,7 @@ from levelport.numerics.newton import Minimum, find_minimum
 from levelport.objective import Objective
 from levelport.objectives.linear import LinearObjective, LogisticLoss, PointwiseLoss, SoftmaxLoss, SquaredLoss
 from levelport_lab.problems.spectrum import extremes, smoothness
-from levelport_lab.theory.margins import MarginReach, curvature_ends, margin_reach
+from levelport_lab.theory.margins import MarginBounds, curvature_ends, margin_bounds
 from levelport_lab.theory.rates_stable import Stability
 from levelport_lab.theory.stability import curvature_ratio, sampled_stability, self_concordant_stability
 from levelport_lab.theory.sublevel import largest_distance, strongly_convex_radius
@@ -157,7 +157,7 @@ def constants_of(objective: Objective, start: Tensor, minimum: Minimum | None = 
     hessian = unchanging_hessian(objective, start, found)
     if hessian is not None:
         return _quadratic_constants(hessian, distance, gap, found, observed=True)
-    reach = _reach(objective, found, gap)
+    reach = _margins(objective, found, gap)
     L, mu = _smoothness(objective, start, found), _strong_convexity(objective, start, found)
     upper, lower = _stability(objective, found, level, L, mu, reach)
     reached = max(distance, largest_distance(objective, found, level))
@@ -267,13 +267,13 @@ def _strong_convexity(objective: Objective, start: Tensor, minimum: Minimum) -> 
     return Constant(min(seen), Kind.UPPER, "smallest curvature at the start and the minimum")
 
 
-def _reach(objective: Objective, minimum: Minimum, gap: float) -> MarginReach | None:
+def _margins(objective: Objective, minimum: Minimum, gap: float) -> MarginBounds | None:
     if _has_loss(objective, LogisticLoss):
-        return margin_reach(objective, minimum, gap)
+        return margin_bounds(objective, minimum, gap)
     return None
 
 
-def _radius(gap: float, mu: Constant, reached: float, reach: MarginReach | None) -> Constant:
+def _radius(gap: float, mu: Constant, reached: float, reach: MarginBounds | None) -> Constant:
     best = Constant(reached, Kind.LOWER, "largest distance found in the sub-level set")
     if mu.not_too_large and mu.value > 0.0:
         best = Constant(strongly_convex_radius(gap, mu.value), Kind.UPPER, "sqrt(2δ_0/μ)")
@@ -283,7 +283,7 @@ def _radius(gap: float, mu: Constant, reached: float, reach: MarginReach | None)
 
 
 def _stability(
-    objective: Objective, minimum: Minimum, level: float, L: Constant, mu: Constant, reach: MarginReach | None
+    objective: Objective, minimum: Minimum, level: float, L: Constant, mu: Constant, reach: MarginBounds | None
 ) -> tuple[Constant, Constant]:
     """The least L̃ and the largest μ̃ that any argument proves; samples where none does."""
     uppers: list[Constant] = []

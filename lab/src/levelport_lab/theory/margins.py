@@ -41,7 +41,7 @@ _SHARP = 1e-3  # a width is solved for once it is known to this relative accurac
 
 
 @dataclass(frozen=True)
-class MarginReach:
+class MarginBounds:
     """x_iᵀw lies in [x_iᵀw* - below_i, x_iᵀw* + above_i] and ‖w - w*‖ ≤ ``radius``, for every w with f(w) ≤ f(w_0).
 
     ``exact_rows`` counts the rows whose widths were solved for, and are at most a thousandth too large.
@@ -65,10 +65,10 @@ class MarginReach:
         return _second_derivative(farthest), _second_derivative(nearest)
 
 
-def margin_reach(objective: LinearObjective, minimum: Minimum, initial_gap: float) -> MarginReach:
+def margin_bounds(objective: LinearObjective, minimum: Minimum, initial_gap: float) -> MarginBounds:
     """The reach of {f ≤ f* + initial_gap}, proved to the accuracy of ``minimum``; infinite where nothing bounds it."""
     if not isinstance(objective.loss, LogisticLoss):
-        raise ValueError("margin_reach needs a logistic loss; use sampled_stability for other objectives.")
+        raise ValueError("margin_bounds needs a logistic loss; use sampled_stability for other objectives.")
     X, mu = objective.X, 2.0 * objective.penalty
     lengths = torch.linalg.vector_norm(X, dim=1)
     radius = math.sqrt(2.0 * initial_gap / mu) if mu > 0.0 else math.inf
@@ -82,8 +82,8 @@ def margin_reach(objective: LinearObjective, minimum: Minimum, initial_gap: floa
         half = torch.minimum(half, whitened * (t / size))
         radius = min(radius, t / (size * math.sqrt(smallest)))
     if not all_finite(half):
-        return MarginReach(half, half, radius)
-    reach = _narrowed(objective, minimum, initial_gap, MarginReach(half, half, radius))
+        return MarginBounds(half, half, radius)
+    reach = _narrowed(objective, minimum, initial_gap, MarginBounds(half, half, radius))
     if mu > 0.0 and reach.diameter > _NARROW:
         reach = _narrowed(objective, minimum, initial_gap, _with_exact_rows(objective, minimum, initial_gap, reach))
     return reach
@@ -118,7 +118,7 @@ def _root(level: float) -> float:
     return high
 
 
-def _narrowed(objective: LinearObjective, minimum: Minimum, gap: float, reach: MarginReach) -> MarginReach:
+def _narrowed(objective: LinearObjective, minimum: Minimum, gap: float, reach: MarginBounds) -> MarginBounds:
     """The least-curvature bound, repeated until it gains less than a thousandth."""
     centre = objective.X @ minimum.x
     for _ in range(20):
@@ -129,13 +129,13 @@ def _narrowed(objective: LinearObjective, minimum: Minimum, gap: float, reach: M
         half = _whitened_lengths(H, objective.X) * (math.sqrt(2.0 * gap) * (1.0 + 1e-12))
         below, above = torch.minimum(reach.below, half), torch.minimum(reach.above, half)
         gained = float((below + above).sum()) < 0.999 * float((reach.below + reach.above).sum())
-        reach = MarginReach(below, above, min(reach.radius, math.sqrt(2.0 * gap / smallest)), reach.exact_rows)
+        reach = MarginBounds(below, above, min(reach.radius, math.sqrt(2.0 * gap / smallest)), reach.exact_rows)
         if not gained:
             break
     return reach
 
 
-def _with_exact_rows(objective: LinearObjective, minimum: Minimum, gap: float, reach: MarginReach) -> MarginReach:
+def _with_exact_rows(objective: LinearObjective, minimum: Minimum, gap: float, reach: MarginBounds) -> MarginBounds:
     """Solve for the widths of the longest rows, until the widest of them exceeds what is known of the others."""
     below, above = reach.below.clone(), reach.above.clone()
     widths = below + above
@@ -153,7 +153,7 @@ def _with_exact_rows(objective: LinearObjective, minimum: Minimum, gap: float, r
         done += len(rows)
         exact += int((sharp[: len(rows)] & sharp[len(rows) :]).sum())
         widest = max(widest, float((below[rows] + above[rows]).max()))
-    return MarginReach(below, above, reach.radius, exact)
+    return MarginBounds(below, above, reach.radius, exact)
 
 
 def _support(objective: LinearObjective, minimum: Minimum, gap: float, A: Tensor) -> tuple[Tensor, Tensor]:

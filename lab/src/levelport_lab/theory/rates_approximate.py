@@ -21,12 +21,8 @@ one number, E, says all. The functions with ``rayleigh`` in their name use it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 
-from levelport_lab.theory.rates import armijo_gain
 from levelport_lab.theory.rates_stable import Stability, teleport_factor
-from levelport_lab.theory.steps import Rate, reciprocal
 
 
 def approximate_step(
@@ -59,41 +55,6 @@ def approximate_armijo_rayleigh(
     """
     ratio = stability.lower / stability.upper
     return (1.0 - ratio) * (gap + max(0.0, excess)) + error / (2.0 * stability.upper * curvature**2)
-
-
-@dataclass(frozen=True)
-class InexactTeleport:
-    """What is known of one: λ = ⟨g, Hg⟩/‖g‖² at w⁺, E = ‖Hg - λg‖²_{H⁻¹}, and r = max(0, f(w⁺) - f(w))."""
-
-    curvature: float
-    error: float
-    excess: float = 0.0
-
-
-def approximate_armijo(
-    iterations: int,
-    teleports: Mapping[int, InexactTeleport],
-    L: float,
-    radius: float,
-    stability: Stability,
-    initial_gap: float,
-) -> Rate:
-    """A bound on δ_K for K largest Armijo steps with inexact teleports at the iterations in ``teleports``.
-
-    Every step takes the better of two bounds from δ⁺ ≤ δ_k + r_k: 1/δ_{k+1} ≥ 1/δ⁺ + 1/(2R²L), and, after a teleport,
-    :func:`approximate_armijo_rayleigh`. Errors r_k add up, so δ_K need not fall below them: tolerances must tighten.
-    ``radius`` and ``stability`` must hold on {f ≤ f(w_0) + Σ r_k}.
-    """
-    gain = armijo_gain(L) / (2.0 * radius**2)
-    curve = [initial_gap]
-    for k in range(iterations):
-        gap, one = curve[-1], teleports.get(k)
-        landed = gap + (max(0.0, one.excess) if one else 0.0)
-        bounds = [reciprocal(reciprocal(landed) + gain)]
-        if one is not None and one.curvature > 0.0:
-            bounds.append(approximate_armijo_rayleigh(landed, one.curvature, stability, error=one.error))
-        curve.append(min(bounds))
-    return curve
 
 
 def aligned_armijo(gap: float, alignment_squared: float, stability: Stability) -> float:

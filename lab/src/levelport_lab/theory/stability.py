@@ -28,7 +28,7 @@ from levelport.numerics.curvature import weighted_gram
 from levelport.numerics.newton import Minimum
 from levelport.objective import Objective
 from levelport.objectives.linear import LinearObjective
-from levelport_lab.theory.margins import MarginReach, curvature_ends
+from levelport_lab.theory.margins import MarginBounds, curvature_ends
 from levelport_lab.theory.rates_stable import Stability
 from levelport_lab.theory.sublevel import boundary
 
@@ -44,7 +44,7 @@ def self_concordant_stability(diameter: float) -> Stability:
     return Stability(upper, 2.0 * (math.expm1(-D) + D) / D**2)
 
 
-def curvature_ratio(objective: LinearObjective, minimum: Minimum, reach: MarginReach) -> float:
+def curvature_ratio(objective: LinearObjective, minimum: Minimum, reach: MarginBounds) -> float:
     """Λ above, the largest eigenvalue of H_c⁻¹H_C; ``inf`` where H_c is singular."""
     low, high = reach.curvature_range(objective.X @ minimum.x)
     H = weighted_gram(objective, low)

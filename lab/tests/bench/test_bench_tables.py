@@ -52,28 +52,33 @@ def test_losses_beyond_the_budget_are_unknown(tmp_path: Path) -> None:
 
 
 def test_ratios_count_failures_on_either_side() -> None:
-    ours = pd.Series([10.0, 10.0, math.inf, math.inf, 30.0])
-    theirs = pd.Series([20.0, math.inf, 10.0, math.inf, 10.0])
-    assert tables.quartiles(ours, theirs) == "0.50 (0.00 to 3.00)"  # of 0, ½, 3, ∞; neither is left out
-    assert tables.quartiles(pd.Series([1.0, 2.0]), pd.Series([1.0, 1.0])) == "1.50 (1.25 to 1.75)"
-    assert tables.quartiles(pd.Series([math.inf]), pd.Series([math.inf])) == "-"
+    ours = [10.0, 10.0, math.inf, math.inf, 30.0]
+    theirs = [20.0, math.inf, 10.0, math.inf, 10.0]
+    wide = pd.DataFrame({OURS: ours, LBFGS: theirs})
+    assert tables.quartiles(wide, LBFGS) == "0.50 (0.00 to 3.00)"  # of 0, ½, 3, ∞; neither is left out
+    assert tables.median_ratio(wide, LBFGS) == "0.50"
+    assert tables.quartiles(pd.DataFrame({OURS: [1.0, 2.0], LBFGS: [1.0, 1.0]}), LBFGS) == "1.50 (1.25 to 1.75)"
+    assert tables.quartiles(pd.DataFrame({OURS: [math.inf], LBFGS: [math.inf]}), LBFGS) == "-"
+    assert tables.quartiles(wide, ALONE) == tables.median_ratio(wide, OURS) == "-"
 
 
 def test_logistic_standings(tmp_path: Path) -> None:
     costs = {OURS: (130.0, 150.0), ALONE: (110.0, math.inf), LBFGS: (400.0, 100.0)}
     runs = {}
     for number, data in enumerate(("blood", "pima")):
-        name = ProblemName("logistic", f"logreg/{data}", 1e-3)
-        for competitor, spent in costs.items():
-            end = [1.0, 1e-12] if math.isfinite(spent[number]) else [1.0, 0.5]
-            runs[name, competitor, 5000.0] = made_up([1.0, min(spent[number], 9.0e3)], end)
-    standings, hard = tables.logistic_tables(rows_of(tmp_path, "logistic", runs))
+        for seed in (0, 1):
+            name = ProblemName("logistic", f"logreg/{data}", 1e-3, seed)
+            for competitor, spent in costs.items():
+                end = [1.0, 1e-12] if math.isfinite(spent[number]) else [1.0, 0.5]
+                if competitor != ALONE or seed == 0:
+                    runs[name, competitor, 5000.0] = made_up([1.0, min(spent[number], 9.0e3)], end)
+    (standings,) = tables.logistic_tables(rows_of(tmp_path, "logistic", runs))
+    assert standings.header[-2:] == ["1 hard", "other splits"]
     assert standings.rows == [
-        [ALONE, "1/2", "-", "1/2", "-", "0.00 (0.00 to 1.18)"],
-        [OURS, "2/2", "140", "2/2", "140", "-"],
-        [LBFGS, "2/2", "250", "2/2", "250", "0.91 (0.62 to 1.21)"],
+        [ALONE, "1/2", "-", "0.00 (0.00 to 1.18)", "1.18", "-"],
+        [OURS, "2/2", "140", "-", "-", "-"],
+        [LBFGS, "2/2", "250", "0.91 (0.62 to 1.21)", "0.33", "0.91"],
     ]
-    assert hard.rows == [["logreg/blood, reg 0.001", "130", "400"]]
 
 
 @pytest.mark.parametrize("competitor", [OURS, ALONE, LBFGS])

@@ -25,6 +25,8 @@ from levelport_lab.bench.competitors import (
     NO_CLIMB,
     OUR_LBFGS,
     OURS,
+    PUBLISHED,
+    RANDOM_CLIMB,
 )
 from levelport_lab.bench.equal_cost import GROUPS as NETWORK_GROUPS
 from levelport_lab.bench.equal_cost import EqualCostSpec
@@ -49,6 +51,11 @@ RESOLVED = 1e-7
 """Best known gradient norms below this belong to starts so near a minimum that float64 hardly resolves the level."""
 HARD = 300.0
 """A logistic problem is hard if L-BFGS-B needs more than this for 1e-10."""
+STANDINGS = (
+    *(ALONE, PUBLISHED, OURS, NO_CLIMB, RANDOM_CLIMB, OUR_LBFGS, LBFGS, LBFGS_60, NEWTON_CG_DIFFERENCES),
+    *("Polyak", "Polyak + our teleports"),
+)
+"""The methods of the table on logistic problems; the CSV file has all."""
 Results = Iterable[TaskResult]
 
 
@@ -99,82 +106,87 @@ def pivot(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     return wide[[name for name in order if name in wide]]
 
 
-def quartiles(ours: pd.Series, theirs: pd.Series) -> str:
-    """Return median and quartiles of ours/theirs: 0 where only ours got there, ∞ where only theirs did."""
+def ratio_quartiles(ours: pd.Series, theirs: pd.Series) -> list[float]:
+    """Return median and quartiles of ours/theirs: 0 where only ours got there, ∞ where only theirs did; [] if none."""
     mine, other = ours.to_numpy(dtype=float), theirs.to_numpy(dtype=float)
     either = np.isfinite(mine) | np.isfinite(other)
     mine, other = mine[either], other[either]
     if len(mine) == 0:
-        return "-"
+        return []
     ratios = np.where(np.isfinite(mine), np.where(np.isfinite(other), mine / other, 0.0), np.inf)
     # With failures, observed values only: infinity must not meet zero in an average.
     method: Any = "linear" if np.isfinite(mine).all() and np.isfinite(other).all() else "inverted_cdf"
-    lower, middle, upper = np.quantile(ratios, [0.25, 0.5, 0.75], method=method)
-    return f"{ratio(middle)} ({ratio(lower)} to {ratio(upper)})"
+    return [float(value) for value in np.quantile(ratios, [0.5, 0.25, 0.75], method=method)]
+
+
+def quartiles(wide: pd.DataFrame, rival: str) -> str:
+    """Return median and quartiles of ours over the rival's, as a cell."""
+    found = _compared(wide, rival)
+    return f"{ratio(found[0])} ({ratio(found[1])} to {ratio(found[2])})" if found else "-"
+
+
+def median_ratio(wide: pd.DataFrame, rival: str) -> str:
+    """Return the median of ours over the rival's, as a cell."""
+    found = _compared(wide, rival)
+    return ratio(found[0]) if found else "-"
+
+
+def _compared(wide: pd.DataFrame, rival: str) -> list[float]:
+    if rival == OURS or not {OURS, rival} <= set(wide):
+        return []
+    both = wide[[OURS, rival]].dropna()
+    return ratio_quartiles(both[OURS], both[rival])
 
 
 def logistic_tables(rows: pd.DataFrame) -> list[Table]:
-    """Return per split what was solved and for how much, then the hard problems, then the attribution of the speed."""
-    tables = []
-    logistic = rows[rows["family"] == "logistic"]
-    for seed, split in logistic.groupby("seed"):
-        tables.append(_standings(f"logistic, split {seed}", split))
-    if LBFGS in set(logistic[logistic["seed"] == 0]["competitor"]):
-        tables.append(_hard(logistic[logistic["seed"] == 0]))
-    for reg, group in rows[rows["family"] == "all samples"].groupby("reg"):
-        taus = ACCURACIES[1:]
-        costs = [pivot(group, f"cost_{tau:g}").iloc[0] for tau in taus]
-        cells = [[str(name), *(number(cost[name], 4) for cost in costs)] for name in costs[0].index]
-        tables.append(Table(f"attribution, reg {accuracy(float(str(reg)))}", ["method", *map(accuracy, taus)], cells))
+    """Return what was solved and for how much, and the attribution of the speed."""
+    tables, logistic = [], rows[rows["family"] == "logistic"]
+    if len(logistic):
+        tables.append(_standings(logistic))
+    attribution = rows[rows["family"] == "all samples"]
+    if len(attribution):
+        costs = pivot(attribution, "cost_1e-10").reset_index("reg").set_index("reg").sort_index()
+        cells = [[str(name), *(number(cost, 4) for cost in costs[name])] for name in costs]
+        header = ["cost to 1e-10", *(f"reg {accuracy(float(reg))}" for reg in costs.index)]
+        tables.append(Table("attribution", header, cells))
     return tables
 
 
-def _standings(name: str, rows: pd.DataFrame) -> Table:
-    header, cells = ["method"], {str(one): [str(one)] for one in pivot(rows, "budget")}
-    for tau in (1e-6, 1e-10):
-        header += [f"solved to {accuracy(tau)}", "median cost"]
-        costs = pivot(rows, f"cost_{tau:g}")
-        for one in cells:
-            ran = costs[one].dropna()
-            cells[one] += [f"{int(np.isfinite(ran).sum())}/{len(ran)}", number(ran.median(), 4)]
-    for one in cells:
-        both = costs[[one, OURS]].dropna() if OURS in costs and one != OURS else None
-        cells[one].append("-" if both is None else quartiles(both[OURS], both[one]))
-    return Table(name, [*header, "ours / this, to 1e-10"], list(cells.values()))
-
-
-def _hard(rows: pd.DataFrame) -> Table:
-    costs = pivot(rows, "cost_1e-10")
-    shown = [name for name in (OURS, NO_CLIMB, LBFGS, LBFGS_60, NEWTON_CG_DIFFERENCES) if name in costs]
-    cells = [
-        [f"{key[1]}, reg {key[2]:g}", *(number(costs.loc[key, name], 4) for name in shown)]
-        for key in costs[costs[LBFGS] > HARD].index
-    ]
-    return Table("hard logistic problems", ["cost to 1e-10", *shown], cells)
+def _standings(rows: pd.DataFrame) -> Table:
+    """Return the first split with its hard problems, and the ratios of the other splits beside it."""
+    costs = {int(str(seed)): pivot(split, "cost_1e-10") for seed, split in rows.groupby("seed")}
+    first = costs.pop(0) if 0 in costs else pd.DataFrame()
+    hard = first[first[LBFGS] > HARD] if LBFGS in first else first.head(0)
+    cells = []
+    for name in (name for name in STANDINGS if any(name in each for each in (first, *costs.values()))):
+        ran = first[name].dropna() if name in first else pd.Series(dtype=float)
+        solved = f"{int(np.isfinite(ran).sum())}/{len(ran)}"
+        others = ", ".join(median_ratio(each, name) for each in costs.values() if name in each and name != OURS)
+        cells.append(
+            [name, solved, number(ran.median(), 4), quartiles(first, name), median_ratio(hard, name), others or "-"]
+        )
+    header = ["method", "solved", "median cost", "ours / this", f"{len(hard)} hard", "other splits"]
+    return Table("logistic", header, cells)
 
 
 def function_tables(rows: pd.DataFrame) -> list[Table]:
-    """Return the cost to 1e-6 of the main methods, problem by problem."""
-    costs = pivot(rows, "cost_1e-06")
-    shown = [name for name in (OURS, ALONE, OUR_LBFGS, LBFGS, NEWTON_CG_DIFFERENCES) if name in costs]
-    cells = [
-        [f"{key[1]}{f', seed {key[3]}' if key[3] else ''}", *(number(costs.loc[key, name], 4) for name in shown)]
-        for key in costs.index
-    ]
+    """Return the cost to 1e-6 of the main methods by problem; the median over the seeds of a quadratic."""
+    costs = pivot(rows, "cost_1e-06").groupby(level=["family", "problem"]).median()
+    shown = [name for name in (OURS, ALONE, OUR_LBFGS, LBFGS) if name in costs]
+    cells = [[str(key[1]), *(number(costs.loc[key, name], 4) for name in shown)] for key in costs.index]
     return [Table("functions", ["cost to 1e-6", *shown], cells)]
 
 
 def network_tables(rows: pd.DataFrame) -> list[Table]:
-    """Return the loss of ``minimize`` over that of the others at equal cost, over networks."""
+    """Return the loss of gradient descent with teleports over that of the others at equal cost, over networks."""
+    losses = {budget: pivot(rows, f"loss_{budget}") for budget in LOSS_BUDGETS}
+    last = losses[LOSS_BUDGETS[-1]]
     cells = []
     for rival in (ALONE, NO_CLIMB, LBFGS, ADAMW):
-        row, lower = [rival], "-"
-        for budget in LOSS_BUDGETS:
-            losses = pivot(rows, f"loss_{budget}")
-            both = losses[[OURS, rival]].dropna() if {OURS, rival} <= set(losses) else pd.DataFrame()
-            row.append(quartiles(both[OURS], both[rival]) if len(both) else "-")
-            lower = f"{int((both[OURS] < both[rival]).sum())}/{len(both)}" if len(both) else lower
-        cells.append([*row, lower])
+        both = last[[OURS, rival]].dropna() if {OURS, rival} <= set(last) else pd.DataFrame()
+        lower = f"{int((both[OURS] < both[rival]).sum())}/{len(both)}" if len(both) else "-"
+        early = [median_ratio(losses[budget], rival) for budget in LOSS_BUDGETS[:-1]]
+        cells.append([rival, *early, quartiles(last, rival), lower])
     header = ["ours / this", *(f"at {budget}" for budget in LOSS_BUDGETS), "lower at the end"]
     return [Table("networks", header, cells)]
 

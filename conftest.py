@@ -7,7 +7,7 @@ measures seconds, and draws the same examples every time; ``tools/fuzz.py`` is w
 rounding or two, which is what another processor, another number of threads or another version of torch does. Starts
 and values stay as they are, and the same evaluation is rounded the same way every time. A test that fails under one
 seed and passes under another tests an accident. Tests that compare two computations bit for bit are marked ``bits``
-and left out: roundings differ between the two.
+and run undisturbed: roundings differ between the two.
 """
 
 from __future__ import annotations
@@ -34,17 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--roundings", type=int, default=None, help="seed of artificial roundings of derivatives")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--roundings") is not None:
-        compared = [item for item in items if item.get_closest_marker("bits")]
-        config.hook.pytest_deselected(items=compared)
-        items[:] = [item for item in items if not item.get_closest_marker("bits")]
-
-
 @pytest.fixture(autouse=True)
 def _other_roundings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     seed = request.config.getoption("--roundings")
-    if seed is None:
+    if seed is None or request.node.get_closest_marker("bits"):
         return
     gradient, hvp = Point.gradient.fget, Point.hvp  # type: ignore[attr-defined]
 

@@ -59,7 +59,7 @@ class Example:
 
     @property
     def runs(self) -> bool:
-        """Whether what it needs is here."""
+        """True if what it needs is here."""
         return not self.needs or importlib.util.find_spec(self.needs) is not None
 
 

@@ -60,7 +60,7 @@ def differences(page: Path) -> list[str]:
 
 
 def agree(said: str, printed: str) -> bool:
-    """Whether both say the same, up to the digits that another machine may change."""
+    """Return True if both say the same, up to the digits that another machine may change."""
     ours, theirs = (LOOSE.sub("# ", text).splitlines() for text in (said, printed))
     return len(ours) == len(theirs) and all(map(_same_line, ours, theirs))
 

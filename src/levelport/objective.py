@@ -98,7 +98,7 @@ class Ledger:
         return self.hvps + self.differences
 
     def read(self) -> Cost:
-        """What has been spent so far."""
+        """The evaluations spent so far."""
         return Cost(self.values, self.gradients, self.hvps)
 
 
@@ -115,7 +115,7 @@ class Point(ABC):
     """
 
     shares_forward: bool = True
-    """Whether a gradient reuses the forward pass of a value; if not, both are charged."""
+    """True if a gradient reuses the forward pass of a value; if not, both are charged."""
 
     inner: Point | None = None
     """The point of another objective that this one asks, None if it evaluates f itself."""
@@ -123,7 +123,7 @@ class Point(ABC):
     def __init__(self, x: Tensor, ledger: Ledger) -> None:
         self.x = x
         self._ledger = ledger
-        self._value: float | Tensor | None = None  # a tensor until somebody reads it from the device
+        self._value: float | Tensor | None = None  # a tensor until it is read from the device
         self._gradient: Tensor | None = None
         self._gradient_norm: float | None = None
         self._hessian_normal: Tensor | None = None
@@ -204,7 +204,7 @@ class Point(ABC):
         return self.hessian_normal_of(self.normal) if self._hessian_normal is None else self._hessian_normal
 
     def hessian_normal_of(self, normal: Tensor) -> Tensor:
-        """The same for a caller who has the normal."""
+        """The same for a caller that has the normal."""
         if self._hessian_normal is None:
             self._hessian_normal = self.hvp(normal)
         return self._hessian_normal
@@ -216,12 +216,12 @@ class Point(ABC):
 
     @property
     def knows_hessian_normal(self) -> bool:
-        """Whether :attr:`hessian_normal` comes free of charge."""
+        """True if :attr:`hessian_normal` costs nothing extra."""
         return self._hessian_normal is not None
 
     @property
     def finite(self) -> bool:
-        """Whether f(x) and ‖∇f(x)‖ are numbers."""
+        """True if f(x) and ‖∇f(x)‖ are numbers."""
         return math.isfinite(self.value) and math.isfinite(self.gradient_norm)
 
 

@@ -45,7 +45,7 @@ class Claim:
 
     @property
     def missing(self) -> bool:
-        """Whether it is open because nothing ran; other open claims have runs that decide nothing."""
+        """True if it is open because nothing ran; other open claims have runs that decide nothing."""
         return self.holds is None and NOT_THERE in self.measured
 
     @property

@@ -95,7 +95,7 @@ def profile(
 
 
 def _behind(end: End[Any], smaller: End[Any]) -> bool:
-    """Whether an end lies inside that of a smaller rise."""
+    """Return True if an end lies inside that of a smaller rise."""
     sign = 1.0 if end.side == "lower" else -1.0
     return sign * end.bound > sign * smaller.bound
 

@@ -60,7 +60,7 @@ class Bounds:
         return cls(lower, upper)
 
     def at_bound(self, x: Tensor, tol: Tensor | float = 0.0) -> Tensor:
-        """Which entries lie on a bound, to a millionth of the scale or to ``tol``."""
+        """Return a mask of the entries on a bound, to a millionth of the scale or to ``tol``."""
         near = 1e-6 * torch.where(self._two, 0.5 * (self.upper - self.lower), self._scale) + tol
         return (self._two | self._low | self._high) & ((x - self.lower <= near) | (self.upper - x <= near))
 

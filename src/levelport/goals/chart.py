@@ -96,7 +96,7 @@ class Site:
 
     @property
     def feasible(self) -> bool:
-        """Whether f(x) ≤ level, in the numbers of f itself."""
+        """True if f(x) ≤ level, in the numbers of f itself."""
         self._region.lowest.see(self)
         return self.point.value <= self._region.level
 
@@ -108,7 +108,7 @@ class Site:
 
     @property
     def slack(self) -> float:
-        """What F may still rise by."""
+        """The rise of F that is left."""
         return max(0.0, -self.excess)
 
     @property

@@ -52,7 +52,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Task:
-    """What is common to the search for all ends.
+    """Data shared by the searches for all ends.
 
     Attributes:
         region, start: the region and the minimiser in it.
@@ -70,7 +70,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Warm:
-    """Where to begin: the end of a smaller region, whose coordinates and pairs mean nearly the same in the next."""
+    """A start for the search: the end of a smaller region, with its coordinates and pairs."""
 
     z: Tensor
     pairs: Pairs
@@ -131,7 +131,7 @@ def _failed(task: Task, origin: Reading, detail: str) -> Found:
 
 
 def _stationary(reading: Reading) -> bool:
-    """Whether the quantity's gradient vanishes as far as its digits tell."""
+    """Return True if the quantity's gradient vanishes as far as its digits tell."""
     p = reading.gradient
     eps = torch.finfo(reading.point.x.dtype).eps
     return not float(p @ p) > (eps * abs(reading.value)) ** 2

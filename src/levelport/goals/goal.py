@@ -89,7 +89,7 @@ class Reading:
 
     @property
     def finite(self) -> bool:
-        """Whether h and its gradient are numbers."""
+        """True if h and its gradient are numbers."""
         return math.isfinite(self.point.value) if self._aim.constant is not None else self.point.finite
 
     @property

@@ -50,9 +50,10 @@ class Pairs:
 
     def rescaled(self, factor: float) -> Pairs:
         """The same for factor·B."""
-        twin = Pairs(self.memory, None if self.scale is None else self.scale / factor, fixed=self.fixed, base=self.base)
-        twin._pairs = [(s, factor * y, inverse / factor) for s, y, inverse in self._pairs]
-        return twin
+        scale = None if self.scale is None else self.scale / factor
+        scaled = Pairs(self.memory, scale, fixed=self.fixed, base=self.base)
+        scaled._pairs = [(s, factor * y, inverse / factor) for s, y, inverse in self._pairs]
+        return scaled
 
     def forget(self, scale: float | None = None) -> None:
         """Drop all pairs; a base that is not fixed starts again from ``scale``."""

@@ -26,7 +26,7 @@ _SOLVED = 1e-8  # fall of the energy of the residual at which the step is exact 
 
 @dataclass
 class SecondLook:
-    """What the Newton step found.
+    """The result of the Newton step.
 
     Attributes:
         gain: the gain in sign·h that it predicts; infinite where curvature is negative.

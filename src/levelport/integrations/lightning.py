@@ -141,7 +141,7 @@ class _BatchSkipped(Exception):
 class _Call(nn.Module):
     """A loss as a call of a module around the LightningModule.
 
-    Modules that are called, and those inside them, work on copies of their buffers in every evaluation; nobody calls
+    Modules that are called, and those inside them, work on copies of their buffers in every evaluation; nothing calls
     the LightningModule itself.
     """
 

@@ -19,7 +19,7 @@ from levelport.optim.teleporter import Teleporter
 
 
 def scalars(result: TeleportStep, prefix: str = "teleport") -> dict[str, float]:
-    """What is worth a curve, under names that loggers group."""
+    """Return the numbers to log, under names that loggers group."""
     values = {
         "gain": result.gain,
         "moved": float(result.moved),

@@ -89,9 +89,9 @@ class Decrease:
         return math.isfinite(trial) and trial <= bound < self.value
 
     def cannot_show(self, first_order: float) -> bool:
-        """Whether the decrease asked for is less than half of the last digit of f, so that no value can tell it."""
+        """True if the decrease asked for is less than half of the last digit of f, so that no value can tell it."""
         return self.c * first_order < _LAST_DIGIT / _ROUNDING * self.rounding
 
     def is_noise(self, trial: float, first_order: float) -> bool:
-        """Whether both the decrease asked for and the one found are below the rounding error."""
+        """Return True if both the decrease asked for and the one found are below the rounding error."""
         return max(first_order, abs(trial - self.value)) <= self.rounding

@@ -44,12 +44,12 @@ class Lanczos:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the space cannot grow: it is invariant, or the memory is full."""
+        """True if the space cannot grow: it is invariant, or the memory is full."""
         return self.size >= self.capacity or self.invariant
 
     @property
     def invariant(self) -> bool:
-        """Whether the matrix maps the space into itself."""
+        """True if the matrix maps the space into itself."""
         if self.size == 0:
             return False
         scale = max(abs(a) for a in self._diagonal)
@@ -137,7 +137,7 @@ class KrylovModel(Lanczos):
         return self._next_norm * abs(float(self._ritz_basis[-1] @ coordinates))
 
     def convex(self) -> bool:
-        """Whether all Ritz values are safely positive."""
+        """Return True if all Ritz values are safely positive."""
         floor = 1e1 * torch.finfo(self._basis.dtype).eps * float(self.ritz_values.abs().max())
         return float(self.ritz_values[0]) > floor
 

@@ -62,13 +62,13 @@ class QuasiNewton:
 
     @property
     def informed(self) -> bool:
-        """Whether there is a pair, so that the length of a step can be trusted."""
+        """True if there is a pair, so that the length of a step can be trusted."""
         return self._count > 0
 
     def update(self, s: Tensor, y: Tensor, products: Sequence[float] | None = None) -> bool:
         """Keep a copy of the pair; return False, and keep nothing, if it shows no positive curvature.
 
-        ``products`` are :func:`pair_products` for a caller who has read them from the device already.
+        ``products`` are :func:`pair_products` for a caller that has read them from the device already.
         """
         sy, ss, yy = pair_products(s, y).tolist() if products is None else products
         # A tiny y may underflow when squared, and then the pair has no scale.

@@ -22,7 +22,7 @@ from levelport.vectors import read
 class GradientDifferences(WrappedObjective):
     """The same f, with Hessian-vector products made of gradients. Any solver and optimizer takes it.
 
-    The bill says what was evaluated: a product is charged as the one gradient that it costs, not as an HVP. Budgets of
+    The cost counts what was evaluated: a product counts as the one gradient that it costs, not as an HVP. Budgets of
     Hessian-vector products (``max_hvps``) bound the number of products all the same, however they are made: the ledger
     counts these in ``differences``, and a solve compares ``Ledger.products``, the sum of both kinds, with its
     budget. So ``max_hvps=50`` means the same search at about half the price.

@@ -115,7 +115,7 @@ class _DistributedPoint(WrappedPoint):
 
 
 def ranks() -> int:
-    """How many processes work together; 1 without a process group."""
+    """Return the number of processes; 1 without a process group."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 

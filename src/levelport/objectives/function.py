@@ -182,7 +182,7 @@ class GraphPoint(Point):
         return loss, leaves
 
     def _differentiating(self) -> AbstractContextManager[None]:
-        """What surrounds a backward pass."""
+        """Context of a backward pass."""
         return nullcontext()
 
     def _penalised(self, loss: Tensor) -> Tensor:

@@ -73,7 +73,7 @@ def finish(actions: list[Callable[[], object]]) -> None:
 
 
 def recover() -> None:
-    """Finish what an interrupt has left unfinished in this thread; for callers who know that nothing is under way."""
+    """Finish what an interrupt has left unfinished in this thread; for callers that know that nothing is under way."""
     for evaluation in reversed(list(_local.active)):
         evaluation.close()
 
@@ -170,7 +170,7 @@ class BufferCopies:
 
     A module may put another tensor in the place of a copy, and ``torch.func.functional_call`` puts its own in the place
     of a buffer until it returns. So each place remembers which original every tensor stands for that it held at the end
-    of a call: it gets that one back if it holds such a tensor, and is left alone if somebody else has put back another.
+    of a call: it gets that one back if it holds such a tensor, and is left alone if another owner has put back another.
     """
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ class BufferCopies:
 
     @property
     def noticed(self) -> bool:
-        """Whether a module was called."""
+        """True if a module was called."""
         return bool(self._modules)
 
     def _enter(self, module: nn.Module) -> None:
@@ -199,7 +199,7 @@ class BufferCopies:
         self.has_buffers = self.has_buffers or bool(self._inside[id(module)])
 
     def knows(self, module: nn.Module) -> bool:
-        """Whether ``module`` was called before, or lies inside one that was."""
+        """Return True if ``module`` was called before, or lies inside one that was."""
         return id(module) in self._modules
 
     def insert(self, module: nn.Module) -> None:
@@ -239,7 +239,7 @@ class BufferCopies:
 
 
 class _Evaluation:
-    """What surrounds one evaluation of a loss, from :meth:`open` to :meth:`close`, which may be called again."""
+    """The context of one evaluation of a loss, from :meth:`open` to :meth:`close`, which may be called again."""
 
     def __init__(self, device: torch.device, replay: RandomState | None, full_precision: bool) -> None:
         self.buffers = BufferCopies()

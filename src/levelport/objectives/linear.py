@@ -38,7 +38,7 @@ class PointwiseLoss(ABC):
 
     @abstractmethod
     def curvature(self, z: Tensor) -> Tensor:
-        """What :meth:`apply` needs of ∂²ℓ/∂z²."""
+        """Return the part of ∂²ℓ/∂z² that :meth:`apply` needs."""
 
     @abstractmethod
     def apply(self, curvature: Tensor, direction: Tensor) -> Tensor:

@@ -80,7 +80,7 @@ class NumpyObjective(Objective):
 
 
 def is_array(x: object) -> bool:
-    """Whether ``x`` is a NumPy array, or a list of numbers, which SciPy takes for one."""
+    """Return True if ``x`` is a NumPy array, or a list of numbers, which SciPy takes for one."""
     if isinstance(x, list | tuple):
         return len(x) > 0 and all(isinstance(entry, int | float) for entry in x)
     return not isinstance(x, Tensor) and hasattr(x, "__array_interface__")

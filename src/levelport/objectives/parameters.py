@@ -101,11 +101,11 @@ class ParametersObjective(Objective):
         return _ParameterPoint(x, self, curvature=curvature)
 
     def isolated(self) -> AbstractContextManager[object]:
-        """What surrounds the loss; and its backward pass, in which checkpointed modules run again."""
+        """Context of the loss and of its backward pass, in which checkpointed modules run again."""
         return isolated(self.device, replay=self._replay, full_precision=True)
 
     def unhooked(self) -> AbstractContextManager[object]:
-        """What surrounds a backward pass, too, where parameters have hooks."""
+        """Context of a backward pass where parameters have hooks."""
         return _unhooked(self._hooked) if self._hooked else nullcontext()
 
     def _evaluate(self, loss: Loss) -> Tensor:

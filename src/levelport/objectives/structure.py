@@ -148,7 +148,7 @@ def check_separate(parameters: list[Tensor]) -> None:
 
 
 def _range(tensor: Tensor) -> tuple[int, int]:
-    """Where the entries of ``tensor`` begin and end in its storage."""
+    """Return the first and last position of the entries of ``tensor`` in its storage."""
     first = int(tensor.storage_offset())
     last = first + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return first, last + 1

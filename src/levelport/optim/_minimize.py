@@ -264,7 +264,7 @@ def _teleport(run: _Run, policy: TeleportPolicy[tuple[Point, Any]], limit: Stabi
 
 @dataclass
 class _Run:
-    """Where a minimisation stands, what it has cost, and when it has to stop; see :func:`minimize`."""
+    """The state of a minimization: its point, cost and limits; see :func:`minimize`."""
 
     objective: Objective
     callback: Callback | None
@@ -316,7 +316,7 @@ class _Run:
         return MinimizeStatus.MAX_SECONDS if cost.seconds >= self.max_seconds else None
 
     def _still(self) -> bool:
-        """Whether f has changed before, but only by rounding errors over the last steps."""
+        """Return True if f has changed before, but only by rounding errors over the last steps."""
         rows = self.trace[-_STILL - 1 :]
         noise = 4.0 * torch.finfo(self.objective.dtype).eps * abs(self.point.value)
         if len(rows) <= _STILL or rows[0].value - self.point.value > noise:

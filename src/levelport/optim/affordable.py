@@ -41,7 +41,7 @@ _EVALUATIONS = 5.0  # of a trial besides its products, at most: two climbs, the 
 
 @dataclass(frozen=True)
 class _Account:
-    """Where the trials so far have led: the delay, the next size, ticks to wait and failures in a row."""
+    """The state after the trials so far: the delay, the next size, ticks to wait and failures in a row."""
 
     delay: float
     vectors: int
@@ -141,7 +141,7 @@ class WhileAffordable(Schedule):
 
 
 def largest_cost(vectors: int, history: History) -> float:
-    """What a trial with so many Krylov vectors can cost where everything goes wrong but nothing has to be repeated."""
+    """Return the largest cost of a trial with so many Krylov vectors in which nothing is repeated."""
     return history.unit * (history.product_cost * vectors + _EVALUATIONS)
 
 

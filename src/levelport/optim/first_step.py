@@ -31,7 +31,7 @@ _STABLE = 0.9  # of the curvature at which a fixed step diverges
 
 @dataclass(frozen=True)
 class FirstStep:
-    """Where a move ends.
+    """The end of a move.
 
     Attributes:
         point: where the method goes on; the start itself where the move is not made.
@@ -50,7 +50,7 @@ class FirstStep:
 
 @dataclass(frozen=True)
 class StabilityLimit:
-    """What is known of a method with a fixed step size.
+    """Stability of a method with a fixed step size.
 
     Attributes:
         curvature: above which its steps diverge on a quadratic; infinite where nothing is known.

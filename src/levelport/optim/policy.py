@@ -118,7 +118,7 @@ class _Watched:
             self.known_from = self.steps
 
     def rises(self, value: float) -> bool:
-        """Whether the loss is above the level that was left, or climbs again: the valley was too narrow after all."""
+        """True if the loss is above the level that was left, or climbs again: the valley was too narrow after all."""
         self.steps += 1
         self.lowest = min(self.lowest, value)
         self.level = value if math.isnan(self.level) else self.level
@@ -132,12 +132,12 @@ class _Watched:
 
     @property
     def proved(self) -> bool:
-        """Whether the move has stood the first test."""
+        """True if the move has passed the first test."""
         return self.margin is not None and self.steps >= self.known_from + _PATIENCE
 
     @property
     def ended(self) -> bool:
-        """Whether what happens from now on is no longer the move's doing."""
+        """True if later losses no longer depend on the move."""
         return self.steps >= _WATCHED
 
 
@@ -163,7 +163,7 @@ class UndoMonitor(Generic[Back]):
 
     @property
     def watching(self) -> bool:
-        """Whether a move may still be undone, so that the next loss is asked for."""
+        """True if a move may still be undone, so that the next loss is asked for."""
         return self._watch is not None
 
     @property
@@ -172,7 +172,7 @@ class UndoMonitor(Generic[Back]):
         return 0 if self._watch is None else self._watch.steps
 
     def rises(self, value: float) -> bool:
-        """Whether the last move should be undone, now that the loss is ``value``."""
+        """Return True if the last move should be undone, now that the loss is ``value``."""
         if self._watch is None:
             return False
         if self._watch.margin is None and self._recent.since >= KEPT:
@@ -185,7 +185,7 @@ class UndoMonitor(Generic[Back]):
         return False
 
     def blames_move(self, before: float, value: float) -> bool:
-        """Whether a rise to ``value`` is the move's doing: the loss at the point that was left is still the level.
+        """True if a rise to ``value`` is caused by the move: the loss at the point that was left is still the level.
 
         ``before`` is this step's loss there. Where it is higher, too, the data have changed.
         """
@@ -219,7 +219,7 @@ class UndoMonitor(Generic[Back]):
         self.back, self._watch = None, None
 
     def grants(self, due: bool, value: float) -> bool:
-        """Whether a teleport that is due before the step from ``value`` may take place."""
+        """Return True if a teleport that is due before the step from ``value`` may take place."""
         self._recent.add(value)
         if due and self._skip > 0:
             self._skip -= 1
@@ -267,7 +267,7 @@ class Taken:
 
     @property
     def descent(self) -> bool:
-        """Whether the move is an ordinary step down, because no teleport was worth it."""
+        """True if the move is an ordinary step down, because no teleport was worth it."""
         return self.move.lower is not None
 
 
@@ -304,7 +304,7 @@ class TeleportPolicy(Generic[Back]):
         self._state: State = {}
 
     def due(self, step: int | None, value: float, cost: float, judged: float | None = None) -> bool:
-        """Whether to teleport before the step from the loss ``value``, when the run has cost ``cost``.
+        """Decide whether to teleport before the step from the loss ``value``, when the run has cost ``cost``.
 
         ``step`` is its number; None where the schedule is not asked. ``judged`` is what an adaptive schedule goes by,
         if not the loss of the step.

@@ -24,7 +24,7 @@ RowKind = Literal["start", "teleport", "stay", "first step", "step", "descent", 
 
 
 class MinimizeStatus(Enum):
-    """Why a minimisation ended. The value is the sentence shown to people."""
+    """The reason why a minimization ended. The value is a sentence."""
 
     GRADIENT_SMALL = "the gradient norm fell below the tolerance gtol"
     TARGET_REACHED = "the value f_target was reached"
@@ -42,7 +42,7 @@ class MinimizeStatus(Enum):
 
     @property
     def success(self) -> bool:
-        """Whether a tolerance that was asked for was met."""
+        """True if a tolerance that was asked for was met."""
         return self in (MinimizeStatus.GRADIENT_SMALL, MinimizeStatus.TARGET_REACHED, MinimizeStatus.ROUNDING_FLOOR)
 
 
@@ -74,7 +74,7 @@ class MinimizeRow:
 
     @property
     def teleported(self) -> bool:
-        """Whether a teleport led to it."""
+        """True if a teleport led to it."""
         return self.kind == "teleport"
 
 
@@ -107,7 +107,7 @@ class MinimizeResult(Generic[Start]):
 
     @property
     def success(self) -> bool:
-        """Whether a tolerance that was asked for was met."""
+        """True if a tolerance that was asked for was met."""
         return self.status.success
 
     @property
@@ -161,7 +161,7 @@ class MinimizeResult(Generic[Start]):
 
 @dataclass(frozen=True)
 class TeleportStep:
-    """What an optimizer made of a teleport: what :class:`levelport.Teleporter` returns and hooks see.
+    """A teleport and what an optimizer did with it: :class:`levelport.Teleporter` returns it, and hooks receive it.
 
     Attributes:
         teleport: the teleport itself.
@@ -187,7 +187,7 @@ class TeleportStep:
 
     @property
     def moved(self) -> bool:
-        """Whether the parameters moved."""
+        """True if the parameters moved."""
         return self.kind != "none"
 
     @property
@@ -207,7 +207,7 @@ class TeleportStep:
 
     @property
     def message(self) -> str:
-        """What happened, as a sentence."""
+        """One sentence on what happened."""
         said = [self.teleport.message.replace(STAYED, "") if self.moved else self.teleport.message]
         if self.refused:
             said.append(f"not made: {self.refused}")

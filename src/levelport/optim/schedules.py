@@ -101,7 +101,7 @@ class History:
 
     @property
     def scale(self) -> float:
-        """What losses are measured against: |f|, or the decrease so far where f may be negative."""
+        """The scale of the losses: |f|, or the decrease so far where f may be negative."""
         now = self.ticks[-1].value
         return max(now if now > 0.0 else self.ticks[0].value - now, 1e-300)
 
@@ -165,7 +165,7 @@ class Schedule:
 
     @property
     def watches(self) -> bool:
-        """Whether the decision depends on losses."""
+        """True if the decision depends on losses."""
         return False
 
     def next(self, step: int) -> int | None:
@@ -173,7 +173,7 @@ class Schedule:
         return step
 
     def due(self, step: int, history: History) -> bool:
-        """Whether to teleport before this step. For schedules that watch, ``history`` ends with it."""
+        """Decide whether to teleport before this step. For adaptive schedules, ``history`` ends with it."""
         return self.next(step) == step
 
     def limit(self, solver: Solver, history: History) -> Solver:
@@ -181,7 +181,7 @@ class Schedule:
         return solver
 
     def declines_because(self, history: History) -> str:
-        """Why no teleport was due for many steps, for people; empty where that was decided in advance."""
+        """The reason why no teleport was due for many steps; empty where that was decided in advance."""
         return ""
 
 

@@ -35,7 +35,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Step:
-    """What a step rule hands back.
+    """The answer of a step rule.
 
     Attributes:
         point: the next point; None if no acceptable step was found.
@@ -53,12 +53,12 @@ class StepRule(ABC):
 
     @property
     def safe_after_teleport(self) -> bool:
-        """Whether it may step from where the gradient is large: it searches, or does not step by its length."""
+        """True if it may step where the gradient is large: it searches, or its step does not grow with the gradient."""
         return False
 
     @property
     def stability_limit(self) -> StabilityLimit:
-        """What a move has to leave room for."""
+        """Return the curvature above which its steps diverge, for methods with a fixed step size."""
         return UNLIMITED
 
     @abstractmethod
@@ -67,7 +67,7 @@ class StepRule(ABC):
 
     @property
     def learns(self) -> bool:
-        """Whether :meth:`learn` has a use for what teleports find out about f."""
+        """True if :meth:`learn` has a use for what teleports find out about f."""
         return False
 
     def learn(self, objective: Objective, state: Any, pairs: tuple[Tensor, Tensor]) -> Any:

@@ -237,7 +237,7 @@ class Teleported(FlatOptimizer):
         self._link()  # torch drops an optimizer's hooks when it is copied
 
     def __getattr__(self, name: str) -> Any:
-        """What only the wrapped optimizer has, such as ``train()`` and ``eval()`` of schedule-free ones."""
+        """Look up what only the wrapped optimizer has, such as ``train()`` and ``eval()`` of schedule-free ones."""
         wrapped = self.__dict__.get("wrapped")
         if wrapped is None or name.startswith("__"):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")

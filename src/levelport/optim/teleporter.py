@@ -1,6 +1,6 @@
 """``Teleporter``: teleports the parameters of an optimizer and never steps.
 
-It fits into every training loop, whoever owns the step: a plain loop, a callback of a framework, a wrapper such as
+It fits into every training loop, whatever calls the step: a plain loop, a callback of a framework, a wrapper such as
 :class:`~levelport.Teleported`. The schedule counts calls of :meth:`Teleporter.maybe`, one per step. What is decided is
 decided by :mod:`levelport.optim.policy`; here x lives in the parameters of an optimizer.
 """
@@ -183,7 +183,7 @@ class Teleporter:
 
     @property
     def solver(self) -> Solver:
-        """How teleports are made."""
+        """The solver that makes the teleports."""
         return self.policy.solver
 
     @property
@@ -233,7 +233,7 @@ class Teleporter:
     def teleport_if_due(
         self, loss: Loss | None, value: float | None, *, random_state: RandomState | None = None
     ) -> TeleportStep | None:
-        """The same for a caller who knows the loss at the parameters, and charges its steps itself.
+        """The same for a caller that knows the loss at the parameters and counts the cost of its steps itself.
 
         ``value`` may be None where :attr:`needs_loss` is False, ``loss`` None for closures with a backward.
         """
@@ -275,17 +275,17 @@ class Teleporter:
 
     @property
     def may_be_due(self) -> bool:
-        """Whether the schedule may ask for a teleport before the next step."""
+        """True if the schedule may ask for a teleport before the next step."""
         return self.schedule.next(self.iteration) == self.iteration
 
     @property
     def left(self) -> bool:
-        """Whether the schedule may still ask for a teleport, before the next step or a later one."""
+        """True if the schedule may still ask for a teleport, before the next step or a later one."""
         return self.schedule.next(self.iteration) is not None
 
     @property
     def needs_loss(self) -> bool:
-        """Whether the loss before the next step is needed: by the schedule or by the undo monitor."""
+        """True if the loss before the next step is needed: by the schedule or by the undo monitor."""
         if self.policy.monitor.watching:
             return True
         if self.schedule.watches:
@@ -481,7 +481,7 @@ class Teleporter:
         self.spent += gradient_equivalents
 
     def summary(self) -> str:
-        """What was tried, made, declined and undone, and what it cost."""
+        """Summarize teleports tried, made, declined and undone, and their cost."""
         counts, share = self.policy.counts, self.policy.cost / self.spent if self.spent > 0.0 else 0.0
         lines = [
             f"schedule   {self.schedule}, {self.iteration} steps",
@@ -516,7 +516,7 @@ class Teleporter:
         tell_of_steps(self.optimizer, self._stepped)  # torch drops an optimizer's hooks when it is copied
 
     def state_dict(self) -> dict[str, Any]:
-        """Where schedule and solver stand, and the way back from the last move; the optimizer has its own."""
+        """Return the state of schedule, solver and undo monitor; the optimizer has its own."""
         back = self.policy.monitor.back
         return {
             "iteration": self.iteration,

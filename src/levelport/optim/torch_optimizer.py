@@ -139,7 +139,7 @@ def _of(groups: list[dict[str, Any]]) -> list[Tensor]:
 
 
 def _at_rest(group: Mapping[str, Any]) -> bool:
-    """Whether the learning rate of a parameter group is 0; optimizers without one never rest."""
+    """Return True if the learning rate of a parameter group is 0; optimizers without one never rest."""
     lr = group.get("lr")
     return lr is not None and float(lr) == 0.0
 
@@ -218,7 +218,7 @@ class OptimizerSnapshot:
         self.seen = _fingerprint(self.parameters)
 
     def leads_back(self, parameters: list[Tensor]) -> bool:
-        """Whether these are the parameters that moved, and the optimizer's steps alone have changed them since."""
+        """True if these are the parameters that moved, and the optimizer's steps alone have changed them since."""
         if {id(p) for p in self.parameters} != {id(p) for p in parameters}:
             return False
         return self.seen is None or self.seen.equal(_fingerprint(self.parameters))

@@ -137,7 +137,7 @@ class Move:
 
     @property
     def moved(self) -> bool:
-        """Whether there is a point to move to: a teleport, or a lower point in place of one."""
+        """True if there is a point to move to: a teleport, or a lower point in place of one."""
         return self.lower is not None or self.result.moved
 
 
@@ -245,7 +245,7 @@ def _known_by(certificate: Certificate, outcome: Outcome, problem: TeleportProbl
 
 
 def _is_kkt(point: Point, certificate: Certificate, problem: TeleportProblem) -> bool:
-    """Whether the KKT conditions hold at ``point``: H g = λ g and, with λ > 0, on the level.
+    """Return True if the KKT conditions hold at ``point``: H g = λ g and, with λ > 0, on the level.
 
     On the level: what f is short of it is no more than ``tol`` of the decrease ‖g‖²/(2λ) of a Newton step.
     """
@@ -266,7 +266,7 @@ def _uphold_guarantee(outcome: Outcome, problem: TeleportProblem) -> Outcome:
 
 
 def _slack(solver: Solver, start: Point, level_set: bool, dtype: torch.dtype) -> float:
-    """How far f may lie from the level: what the solver asks for, and in level-set mode what rounding asks for."""
+    """Return the allowed distance of f from the level: the solver's slack, and in level-set mode that of rounding."""
     if not start.finite:
         return 0.0
     slack = solver.slack(start.value, dtype)

@@ -114,7 +114,7 @@ class LevelSetAscent:
         """log of the gain in gradient norm that the best iterate will have on the level, to second order."""
         self.status: TeleportStatus | None = None
         self.landed = start
-        """Where :meth:`land` has put the ascent's best point."""
+        """The point at which :meth:`land` has put the ascent's best point."""
         self.pairs = pairs
         self._distance = 0.0 if start is problem.start else math.inf  # an upper bound of ‖x - w‖
         self._step_length = math.nan
@@ -163,7 +163,7 @@ class LevelSetAscent:
         return frame
 
     def _inside(self, point: Point) -> bool:
-        """Whether an ascent that was in the interior is still there, clearly further from the level than its last step.
+        """True if an ascent that was in the interior is still there, clearly further from the level than its last step.
 
         Sticky, because on a ridge λ = 0 below the level the sign of λ changes at every step: an ascent that took the
         level for active on one side of the ridge and not on the other would zigzag.
@@ -193,7 +193,7 @@ class LevelSetAscent:
             self.status = TeleportStatus.STALLED
 
     def _good_enough(self) -> bool:
-        """Whether the iterate meets the caller's target, or will once it is on the level: :meth:`land` looks again.
+        """True if the iterate meets the caller's target, or will once it is on the level: :meth:`land` looks again.
 
         The path lies a little above the level or below it, by chance; a target must not wait for the right side.
         """
@@ -312,7 +312,7 @@ class LevelSetAscent:
         return None
 
     def _roundings(self) -> float:
-        """What the last digits of f and ‖∇f‖ are worth in the merit: growth below this is not seen."""
+        """The rounding error of the merit: growth below it cannot be seen."""
         eps, size = torch.finfo(self.problem.objective.dtype).eps, self.point.gradient_norm
         return 4.0 * eps * (1.0 + abs(self.frame.certificate.curvature / size * (self.problem.level / size)))
 

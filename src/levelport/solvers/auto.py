@@ -84,7 +84,7 @@ class Auto(Solver):
         return 7.0
 
     def pairs(self, dimension: int) -> int:
-        """How many pairs are kept in so many variables."""
+        """Return the number of pairs kept in so many variables."""
         return self.memory or max(_FEWEST, min(_MOST, _NUMBERS // (2 * dimension)))
 
     def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
@@ -203,7 +203,7 @@ def _lap(ascent: LevelSetAscent) -> float:
 
 
 def _limit(heights: list[float]) -> float:
-    """Where an ascent will end whose growth shrinks geometrically from lap to lap (Aitken's extrapolation)."""
+    """Predict the end of an ascent whose growth shrinks geometrically from lap to lap (Aitken's extrapolation)."""
     late = heights[-1] - heights[-2]
     early = heights[-2] - heights[-3] if len(heights) > 2 else 0.0
     ratio = min(late / early, _SLOWEST) if early > 0.0 else _SLOWEST
@@ -211,7 +211,7 @@ def _limit(heights: list[float]) -> float:
 
 
 def _ends_above(ascent: LevelSetAscent, goal: float) -> bool:
-    """Whether two laps of ``ascent`` point above ``goal``; one, if the first lap leaves no hope."""
+    """Return True if two laps of ``ascent`` point above ``goal``; one, if the first lap rules it out."""
     heights = [ascent.merit, _lap(ascent)]
     if _limit(heights) <= goal:
         return False
@@ -231,14 +231,14 @@ def _finish(ascent: LevelSetAscent) -> None:
 
 
 def _end(problem: TeleportProblem, monitor: Monitor, winner: LevelSetAscent) -> Point:
-    """Where the winner landed, unless another point has a larger gradient by more than landing costs."""
+    """Return where the winner landed, unless another point has a larger gradient by more than landing costs."""
     end, best = winner.landed, monitor.best
     as_good = end.finite and end.gradient_norm >= max(_LANDING * best.gradient_norm, problem.start.gradient_norm)
     return end if as_good and problem.feasible(end.value) and problem.within_radius(end) else best
 
 
 def _status(problem: TeleportProblem, winner: LevelSetAscent, point: Point) -> TeleportStatus:
-    """Why the winner ended, as far as it is true of ``point``: an earlier one may have the larger gradient."""
+    """Return why the winner ended, if that is true of ``point``: an earlier one may have the larger gradient."""
     status = winner.status or TeleportStatus.STALLED
     if status is not TeleportStatus.CONVERGED or point is winner.point:
         return status

@@ -1,4 +1,4 @@
-"""The contract between the verbs and the solvers: who answers (Solver), how (Outcome), and who watches (Monitor).
+"""The contract between the verbs and the solvers: Solver solves, Outcome is its answer, Monitor keeps the best point.
 
 A solver sees one :class:`TeleportProblem` and a :class:`Monitor`, and returns an :class:`Outcome`. Its limits are its
 own: ``Auto(max_hvps=200)``. It says of itself how far its points may lie above the level (:meth:`Solver.slack`) and
@@ -31,11 +31,11 @@ _NEXT = 2.0  # gradient equivalents of the next evaluation, a Hessian-vector pro
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a solver hands back: a point that it has evaluated, and why it stopped.
+    """The answer of a solver: a point that it has evaluated, and why it stopped.
 
     Attributes:
         point, status, detail: the answer.
-        certificate: what the solver knows of it already, for callers who do not insist on a product at ``point``.
+        certificate: what the solver knows of it already, for callers that do not need a product at ``point``.
         lower: where ``point`` is the start, a point with a lower value that is no teleport: an ordinary step.
         state: what the solver wants to see at the next teleport of the run.
         model: the quadratic model of f around the start that the solver has paid for; its Ritz pairs tell curvature.
@@ -111,7 +111,7 @@ class Solver(ABC):
 
     @property
     def keeps_guarantee(self) -> bool:
-        """Whether an answer that breaks the guarantee is replaced by the start itself."""
+        """True if an answer that breaks the guarantee is replaced by the start itself."""
         return True
 
     def slack(self, level: float, dtype: torch.dtype) -> float:

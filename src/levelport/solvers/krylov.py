@@ -3,11 +3,11 @@
 At w with g = ∇f(w), the Lanczos model of :mod:`levelport.numerics.lanczos` grows until the residual of its Newton
 system is at most min(½, (‖g‖/‖g₀‖)^0.3) ‖g‖, g₀ the first gradient of the run: coarse at first, finer later.
 Two vectors past the first negative Ritz value it stops as well. With s its minimiser within the trust radius, δ the
-decrease that it promises and (θ, v) its top Ritz pair, ⟨v, s⟩ ≤ 0,
+decrease that it predicts and (θ, v) its top Ritz pair, ⟨v, s⟩ ≤ 0,
 
     w⁺ = w + s + a v,      a = 0.8 √(2 δ/θ),
 
-climbs the steepest wall of the model most of the way back to the level. Three things come free of charge:
+climbs along the steepest direction of the model, most of the way back to the level. Three things cost nothing extra:
 
 * *Does it pay?* In a convex model the largest gradient on the level is √(2 θ δ), and its square over ‖g‖² is the
   decrease of a Newton step over that of the best gradient step. Below √2 ‖g‖ the climb is left out and w + s offered
@@ -42,7 +42,7 @@ from levelport.vectors import norm, read
 _COARSEST = 0.5  # residual of the Newton system, relative to the gradient
 _REFINEMENT = 0.3  # its power of ‖g‖/‖g₀‖; 0.25 to 0.5 cost within 7 % of each other on logistic problems
 _BEYOND_CONVEX = 2  # basis vectors after the first negative Ritz value
-_SHARE = 0.8  # of the way up to the level; the rest is room for what the model does not see
+_SHARE = 0.8  # of the way up to the level; the rest is a margin for the model's error
 _SECOND_SHARE = 0.7  # of that, where the first climb ended above the level
 _WORTH = math.sqrt(2.0)  # predicted growth of the gradient from which a climb pays: twice a gradient step
 _CAUCHY = 0.1  # part of ‖g‖/‖H n‖, over which the gradient changes by its own size, that is always trusted at first
@@ -120,45 +120,45 @@ class Krylov(Solver):
         radius = _within(trusted, model)
         if problem.radius is not None:
             radius = min(radius, INSIDE * problem.radius)
-        coordinates, promised = model.descent(radius)
+        coordinates, decrease = model.descent(radius)
         length = float(norm(coordinates))
-        if promised < problem.least_decrease:
+        if decrease < problem.least_decrease:
             return Outcome(start, TeleportStatus.NOT_WORTHWHILE, certificate=_curvature_only(theta)), trusted
-        if not (promised > 0.0 and math.isfinite(promised) and 0.0 < length < math.inf):
+        if not (decrease > 0.0 and math.isfinite(decrease) and 0.0 < length < math.inf):
             return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, "the model predicts no decrease"), trusted
         descent = model.lift(coordinates)
-        wall = self._wall(model, descent)
-        climb = self._height(model, promised)
+        upward = self._direction(model, descent)
+        climb = self._height(model, decrease)
         if problem.radius is not None:
-            along, distance = read([torch.dot(descent, wall)], [descent])
+            along, distance = read([torch.dot(descent, upward)], [descent])
             climb = min(climb, room(along, distance, problem.radius))
         for height in (climb, _SECOND_SHARE * climb) if climb > 0.0 else ():
-            end = problem.objective.at(start.x + descent + height * wall)
-            trusted = _learned(trusted, model, end, promised - 0.5 * theta * height * height, promised, length)
+            end = problem.objective.at(start.x + descent + height * upward)
+            trusted = _learned(trusted, model, end, decrease - 0.5 * theta * height * height, decrease, length)
             if problem.feasible(end.value) and end.finite:
-                return _judged(problem, monitor, end, wall, height, length), trusted
+                return _judged(problem, monitor, end, upward, height, length), trusted
         end = problem.objective.at(start.x + descent)
-        trusted = _learned(trusted, model, end, promised, promised, length)
+        trusted = _learned(trusted, model, end, decrease, decrease, length)
         if end.value < start.value and end.finite:
             status = TeleportStatus.NO_FEASIBLE_GAIN if climb > 0.0 else TeleportStatus.NOT_WORTHWHILE
             return Outcome(start, status, certificate=_curvature_only(theta), lower=end), trusted
         return None, 0.3 * length
 
-    def _wall(self, model: KrylovModel, descent: Tensor) -> Tensor:
-        """The direction of the climb, on the far side of the bottom."""
-        wall = model.ritz_vector(-1)
-        return -wall if float(torch.dot(wall, descent)) > 0.0 else wall
+    def _direction(self, model: KrylovModel, descent: Tensor) -> Tensor:
+        """Return the direction of the climb, on the far side of the model's minimizer."""
+        upward = model.ritz_vector(-1)
+        return -upward if float(torch.dot(upward, descent)) > 0.0 else upward
 
-    def _height(self, model: KrylovModel, promised: float) -> float:
-        """a, or 0 where the climb would not pay."""
-        largest = math.sqrt(2.0 * model.largest) * math.sqrt(promised)  # their product may leave the range
+    def _height(self, model: KrylovModel, decrease: float) -> float:
+        """Return a, or 0 if the climb is not expected to pay."""
+        largest = math.sqrt(2.0 * model.largest) * math.sqrt(decrease)  # their product may leave the range
         if model.convex() and largest < _WORTH * model.point.gradient_norm:
             return 0.0
         return _SHARE * largest / model.largest
 
 
 def _within(trusted: float, model: KrylovModel) -> float:
-    """How far the model is trusted; where it has no bottom and nothing is known yet, a Cauchy step or ‖w‖/10."""
+    """Return the trust radius; where the model is unbounded and nothing is known yet, a Cauchy step or ‖w‖/10."""
     if math.isinf(trusted) and not model.convex():
         steepest = float(model.ritz_values.abs().max())
         return max(model.point.gradient_norm / steepest, 0.1 * float(norm(model.point.x)))
@@ -179,9 +179,9 @@ def _grow(model: KrylovModel, monitor: Monitor, trusted: float, accuracy: float)
             return
 
 
-def _learned(trusted: float, model: KrylovModel, end: Point, predicted: float, promised: float, length: float) -> float:
+def _learned(trusted: float, model: KrylovModel, end: Point, predicted: float, decrease: float, length: float) -> float:
     """The trust radius: half the step where f misses the model by 75 % of the predicted decrease, else grow."""
-    miss = (model.point.value - predicted - end.value) / promised if math.isfinite(end.value) else -math.inf
+    miss = (model.point.value - predicted - end.value) / decrease if math.isfinite(end.value) else -math.inf
     if miss < -0.75:
         return min(trusted, 0.5 * length)
     if miss > -0.25 and length > 0.9 * _within(trusted, model):
@@ -190,14 +190,14 @@ def _learned(trusted: float, model: KrylovModel, end: Point, predicted: float, p
 
 
 def _judged(
-    problem: TeleportProblem, monitor: Monitor, end: Point, wall: Tensor, height: float, length: float
+    problem: TeleportProblem, monitor: Monitor, end: Point, upward: Tensor, height: float, length: float
 ) -> Outcome:
     """A teleport if the gradient has grown; a lower point, if nothing else.
 
     On a plateau the secant curvature may be almost 0. The step 1/λ is kept within twice the length of the move, which
     the model has been trusted for: λ is at least ‖∇f‖/(2 (‖s‖ + a)).
     """
-    secant = float(torch.dot(end.gradient, wall)) / height
+    secant = float(torch.dot(end.gradient, upward)) / height
     if secant > 0.0:
         secant = max(secant, 0.5 * end.gradient_norm / (length + height))
     certificate = _curvature_only(secant)

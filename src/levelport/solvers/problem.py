@@ -23,7 +23,7 @@ from levelport.objective import Objective, Point
 from levelport.vectors import all_finite, norm, read
 
 INSIDE = 0.95
-"""The part of the trust radius that steps may use; the rest is room for the way back onto the level."""
+"""The part of the trust radius that steps may use; the rest is left for the way back onto the level."""
 
 A_GOOD_PART = 0.3
 """Growth of log ‖∇f‖ over the distance come, below which it ends; 1 and ½ where it grows as that, or as its root."""
@@ -76,7 +76,7 @@ class Certificate:
 
     @classmethod
     def unknown(cls) -> Certificate:
-        """Where there is nothing to certify: no gradient, or no finite one."""
+        """Return the certificate of a point without a finite, nonzero gradient."""
         return cls(math.nan, math.nan, math.nan)
 
     @classmethod
@@ -104,7 +104,7 @@ class Certificate:
         return f"{known}, alignment {self.alignment:.6g}, KKT residual {self.kkt_residual:.2g}"
 
     def aligned(self, *, level_set: bool, tol: float) -> bool:
-        """Whether H g is parallel to g to ``tol``, and its multiplier has the right sign: KKT conditions on the level.
+        """True if H g is parallel to g to ``tol``, and its multiplier has the right sign: KKT conditions on the level.
 
         In the sub-level set that is λ ≥ 0: where λ < 0 the gradient grows into the interior.
         """
@@ -137,7 +137,7 @@ class Frame:
 
     @property
     def finite(self) -> bool:
-        """Whether the HVP was usable."""
+        """True if the HVP was usable."""
         return math.isfinite(self.image_norm)
 
 
@@ -186,16 +186,16 @@ class TeleportProblem:
         return self.start.value
 
     def feasible(self, value: float) -> bool:
-        """Whether ``value`` keeps the level, up to the slack."""
+        """Return True if ``value`` keeps the level, up to the slack."""
         excess = value - self.level
         return abs(excess) <= self.slack if self.level_set else excess <= self.slack
 
     def within_radius(self, point: Point) -> bool:
-        """Whether ``point`` is no further from w than allowed."""
+        """Return True if ``point`` is no further from w than allowed."""
         return self.radius is None or point is self.start or float(norm(point.x - self.start.x)) <= self.radius
 
     def meets_target(self, point: Point, certificate: Certificate) -> bool:
-        """Whether ``point`` is feasible and good enough for the caller."""
+        """Return True if ``point`` is feasible and good enough for the caller."""
         if not self.feasible(point.value):
             return False
         grown = point.gradient_norm >= self.target_gain * self.start.gradient_norm
@@ -213,7 +213,7 @@ class TeleportProblem:
 
 
 def is_kkt(point: Point, problem: TeleportProblem, *, on_level: bool, length: float) -> bool:
-    """Whether the KKT conditions hold at ``point``, whose product has been taken, and ‖∇f‖ has not just grown far out.
+    """True if the KKT conditions hold at ``point``, whose product has been taken, and ‖∇f‖ has not just grown far out.
 
     They hold where H n is parallel to n, or zero off the level; or where λ = 0: over ``length``, the problem's own, H n
     hardly changes g. Where ‖∇f‖ has no maximum, the angle between H n and n vanishes far out all the same: with ‖∇f‖
@@ -277,7 +277,7 @@ def shifted(x: Tensor, v: Tensor, by: float) -> Tensor:
 
 
 def level_band(problem: TeleportProblem, size: float, curvature: float) -> float:
-    """How far from the level f may end, at a point with this gradient norm and curvature.
+    """Return how far from the level f may end, at a point with this gradient norm and curvature.
 
     1e-10 of ‖g‖²/(2|λ|), the decrease that a Newton step predicts: it costs 5e-11 of the gradient norm, and rounding
     does not decide whether a point is inside; never below the resolution of f, which is all where ``curvature`` is 0.

@@ -1,4 +1,4 @@
-"""What a teleport returns: the point, why it stopped, a certificate and the bill."""
+"""What a teleport returns: the point, why it stopped, a certificate and the cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STAYED = "; this is the start itself"
 
 
 class TeleportStatus(Enum):
-    """Why a teleport ended. The value is the sentence shown to people."""
+    """The reason why a teleport ended. The value is a sentence."""
 
     CONVERGED = "the point satisfies the KKT conditions to the tolerance asked for"
     TARGET_REACHED = "the target set for the gain or the alignment was reached"
@@ -40,7 +40,7 @@ class TeleportStatus(Enum):
 
     @property
     def success(self) -> bool:
-        """Whether the solver did what it was asked to do."""
+        """True if the solver did what it was asked to do."""
         return self in (TeleportStatus.CONVERGED, TeleportStatus.TARGET_REACHED, TeleportStatus.MOVED)
 
 
@@ -48,7 +48,7 @@ class TeleportStatus(Enum):
 class TraceRow:
     """One iteration of a solver, for plots, tables and callbacks.
 
-    ``curvature`` is λ of :class:`Certificate`: ‖∇f‖²/(2λ) is the decrease that the best gradient step promises there.
+    ``curvature`` is λ of :class:`Certificate`: ‖∇f‖²/(2λ) is the predicted decrease of the best gradient step there.
     """
 
     iteration: int
@@ -95,7 +95,7 @@ class TeleportResult(Generic[X]):
 
     @property
     def success(self) -> bool:
-        """Whether a KKT point or the target was reached."""
+        """True if a KKT point or the target was reached."""
         return self.status.success
 
     @property

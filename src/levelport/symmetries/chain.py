@@ -50,7 +50,7 @@ def chain_of(module: nn.Module, layers: Sequence[str] | None = None) -> Chain:
     """The chain of ``module``.
 
     Args:
-        layers: names of consecutive layers, for modules that cannot be traced. Whoever declares them vouches that only
+        layers: names of consecutive layers, for modules that cannot be traced. The caller guarantees that only
             positively homogeneous operations stand between them and that nothing else uses their parameters. None
             traces the module.
     """

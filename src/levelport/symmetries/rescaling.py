@@ -62,7 +62,7 @@ class SymmetrySolver(Solver):
         object.__setattr__(self, "chain", chain_of(self.module, self.layers))
 
     def slack(self, level: float, dtype: torch.dtype) -> float:
-        """What rounding may do to f: 1e-13 of it in float64, 1e-6 in float32.
+        """Bound the rounding error of f: 1e-13 of it in float64, 1e-6 in float32.
 
         Where f is small beside what it is computed from, as near an exact fit, it does more, and moves are refused.
         """
@@ -74,7 +74,7 @@ class SymmetrySolver(Solver):
         """A factor per hidden unit."""
 
     def propose(self, problem: TeleportProblem) -> Tensor:
-        """Where to move, within the radius."""
+        """Return the point to move to, within the radius."""
         group, x = ScaleGroup.of(self.chain, problem.objective, type(self).__name__), problem.start.x
         return group.move(x, group.within(x, self.scales(group, problem.start), problem.radius))
 

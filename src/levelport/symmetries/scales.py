@@ -37,7 +37,7 @@ class ScaleGroup:
     blocks: tuple[slice, ...]
 
     @classmethod
-    def of(cls, chain: Chain, objective: Objective, who: str) -> ScaleGroup:
+    def of(cls, chain: Chain, objective: Objective, solver: str) -> ScaleGroup:
         """Number the units, and say for every parameter where it leads."""
         widths = [chain.width(junction) for junction in range(len(chain.layers) - 1)]
         ends = torch.tensor(widths).cumsum(0).tolist()
@@ -49,7 +49,7 @@ class ScaleGroup:
             for n, layer in zip(chain.names, chain.layers, strict=True)
             for k, p in layer.named_parameters(recurse=False)
         ]
-        where = _places(objective, wanted, who)
+        where = _places(objective, wanted, solver)
         for junction, block in enumerate(blocks):
             before, after = chain.layers[junction], chain.layers[junction + 1]
             units = torch.arange(block.start, block.stop, device=objective.device)
@@ -106,7 +106,7 @@ def _columns(units: Tensor, after: nn.Module) -> Tensor:
     return taken.reshape(after.out_channels, each, *[1] * (after.weight.ndim - 2)).expand(after.weight.shape)
 
 
-def _places(objective: Objective, wanted: Iterable[tuple[str, Tensor]], who: str) -> dict[int, slice]:
+def _places(objective: Objective, wanted: Iterable[tuple[str, Tensor]], solver: str) -> dict[int, slice]:
     """The slice of the flat vector that holds each of the named parameters, by the id of the parameter.
 
     Wrappers do not matter: entries are only multiplied, which is the same in the variables of a metric.
@@ -115,8 +115,8 @@ def _places(objective: Objective, wanted: Iterable[tuple[str, Tensor]], who: str
         objective = objective.inner
     if not isinstance(objective, ModuleObjective | ParametersObjective):
         raise ValueError(
-            f"{who} moves the parameters of a module, and this objective ({type(objective).__name__}) has none. Use it "
-            "with a ModuleObjective, a Teleporter or Teleported."
+            f"{solver} moves the parameters of a module, and this objective ({type(objective).__name__}) has none. "
+            "Use it with a ModuleObjective, a Teleporter or Teleported."
         )
     found, begin = {}, 0
     for parameter in objective.parameters:
@@ -125,8 +125,8 @@ def _places(objective: Objective, wanted: Iterable[tuple[str, Tensor]], who: str
     for name, sought in wanted:
         if id(sought) not in found:
             raise ValueError(
-                f"the parameter {name!r} of {who}'s module is none of those that the objective moves. Make the solver "
-                "for the very module that is trained: ModuleObjective(model, …) and "
-                f"{who}(model), or the model whose parameters the optimizer has."
+                f"the parameter {name!r} of {solver}'s module is none of those that the objective moves. Make the "
+                "solver for the very module that is trained: ModuleObjective(model, …) and "
+                f"{solver}(model), or the model whose parameters the optimizer has."
             )
     return found

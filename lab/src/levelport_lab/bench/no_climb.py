@@ -22,7 +22,7 @@ from levelport.vectors import norm
 class NoClimb(Krylov):
     """Descend to the bottom of the model and stay there."""
 
-    def _height(self, model: KrylovModel, promised: float) -> float:
+    def _height(self, model: KrylovModel, decrease: float) -> float:
         return 0.0
 
 
@@ -34,6 +34,6 @@ class RandomClimb(Krylov):
         default_factory=lambda: torch.Generator().manual_seed(0), init=False, repr=False, compare=False
     )
 
-    def _wall(self, model: KrylovModel, descent: Tensor) -> Tensor:
+    def _direction(self, model: KrylovModel, descent: Tensor) -> Tensor:
         direction = torch.randn(descent.shape, generator=self._generator, dtype=descent.dtype)
         return direction / norm(direction)

@@ -54,7 +54,7 @@ class Comparison:
 
     @property
     def safe(self) -> bool:
-        """Whether all losses are finite and below the limits."""
+        """True if all losses are finite and below the limits."""
         return self.finite and self.spike <= SPIKE and self.end <= END
 
 

@@ -43,7 +43,7 @@ class Contestant:
 
     @property
     def keeps_level(self) -> bool:
-        """Whether its points are never above the level; a slack may itself be worth a larger gradient."""
+        """True if its points are never above the level; a slack may itself be worth a larger gradient."""
         return self.make().slack(1.0, torch.float64) == 0.0
 
 

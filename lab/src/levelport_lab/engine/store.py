@@ -73,7 +73,7 @@ class TaskResult:
 
     @property
     def failed(self) -> bool:
-        """Whether any of its runs raised."""
+        """True if any of its runs raised."""
         return any(run.status is RunStatus.FAILED for run in self.runs)
 
     @property
@@ -136,7 +136,7 @@ class Store:
         return self.shards / f"{key}.parquet"
 
     def has(self, key: str) -> bool:
-        """Whether a shard of that name is there; a cheap look while others may be writing."""
+        """Return True if a shard of that name is there; a cheap look while others may be writing."""
         return self.path(key).exists()
 
     def put(self, spec: RunSpec, runs: Iterable[Run], seconds: float, environment: dict[str, str]) -> None:

@@ -244,7 +244,7 @@ def _most_for_search_and_normalized(medians: Medians) -> tuple[bool, str]:
 
 
 def _another_optimum_on_pima(medians: Medians) -> tuple[bool, str]:
-    """Whether a method ends at another loss on pima with teleports than without, by more than 5 %."""
+    """Return True if a method ends at another loss on pima with teleports than without, by more than 5 %."""
     pairs = {key: pair for key, pair in medians.items() if key[0] == "pima"}
     if not pairs:
         raise NotRunError

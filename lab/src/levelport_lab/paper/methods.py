@@ -87,7 +87,7 @@ class BatchedRule(ABC):
     """Moves the members; may remember what it needs from step to step."""
 
     searches: bool = False
-    """Whether the rule evaluates f along the ray."""
+    """True if the rule evaluates f along the ray."""
 
     def __init__(self, settings: Tensor) -> None:
         self.settings = settings

@@ -207,7 +207,7 @@ class ProfileStudy(Study):
         return {method: (of(Variant(method)), of(Variant(method, case.solver, limit))) for method in Method}
 
     def bears_out(self, shares: Pairs) -> bool:
-        """Whether the shares say what ``statement`` says."""
+        """Return True if the shares say what ``statement`` says."""
         return all(after >= before for before, after in shares.values())
 
     def needed_scores(self, case: Case) -> list[Scored]:

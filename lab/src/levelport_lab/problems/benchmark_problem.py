@@ -90,7 +90,7 @@ class Problem:
 
     @property
     def convex(self) -> bool:
-        """Whether f is convex, so that :meth:`optimum` is certified."""
+        """True if f is convex, so that :meth:`optimum` is certified."""
         return isinstance(self.model, LinearModel)
 
     @property

@@ -102,7 +102,7 @@ def parse_benchmark_file(text: str) -> tuple[np.ndarray[Any, np.dtype[np.float64
 
 
 def _sound(read: Callable[[], object], path: Path) -> bool:
-    """Whether the cache already has the file, whole."""
+    """Return True if the cache already has the file, whole."""
     if not path.exists():
         return False
     try:

@@ -64,7 +64,7 @@ class Optimum:
 
     @property
     def certified(self) -> bool:
-        """Whether the gap is at most 1e-12 of the value."""
+        """True if the gap is at most 1e-12 of the value."""
         return self.gap <= TOLERANCE * abs(self.value)
 
     def point(self, dtype: torch.dtype = torch.float64) -> Tensor:

@@ -92,7 +92,7 @@ class Audit:
 
     @property
     def outdone(self) -> bool:
-        """Whether the contraction 1 - μ/L of every step is as good as the 1 - μ̃/L̃ of a teleport, at any gap."""
+        """True if the contraction 1 - μ/L of every step is as good as the 1 - μ̃/L̃ of a teleport, at any gap."""
         constants, stability = self.constants, self.constants.stability
         return stability is not None and (
             max(0.0, constants.mu.value) / constants.L.value >= stability.lower / stability.upper
@@ -129,7 +129,7 @@ class Audit:
         return {"descent": self.descent, "teleported": self.teleported, "newton": self.newton}[bound.measured]
 
     def vacuous(self, bound: Bound, K: int) -> bool:
-        """Whether the bound says less than δ_K ≤ δ_0, which needs no theorem."""
+        """Return True if the bound says less than δ_K ≤ δ_0, which needs no theorem."""
         return not bound.rate[K] < self.constants.initial_gap * (1.0 - 1e-12)
 
     def violations(self) -> list[str]:

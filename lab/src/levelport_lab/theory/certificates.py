@@ -184,5 +184,5 @@ def _proved(objective: Objective, landed: Tensor, following: Tensor, constants: 
 
 
 def _safe(constants: Constants, *names: str) -> bool:
-    """Whether these constants lie on the safe side of the truth."""
+    """Return True if these constants lie on the safe side of the truth."""
     return not set(names) & set(constants.doubtful()) and constants.convex

@@ -35,7 +35,7 @@ class Coercivity:
 
     @property
     def refuted(self) -> bool:
-        """Whether an unbounded part of the sub-level set was found."""
+        """True if an unbounded part of the sub-level set was found."""
         return bool(self.staying) or self.rescaling is not None
 
     def sentence(self) -> str:

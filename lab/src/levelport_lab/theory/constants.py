@@ -47,12 +47,12 @@ class Constant:
 
     @property
     def not_too_small(self) -> bool:
-        """Whether the truth is proved to be at most ``value``: nothing exceeds ∞, wherever that comes from."""
+        """True if the truth is proved to be at most ``value``: nothing exceeds ∞, wherever that comes from."""
         return self.kind in (Kind.EXACT, Kind.UPPER) or self.value == math.inf
 
     @property
     def not_too_large(self) -> bool:
-        """Whether the truth is proved to be at least ``value``."""
+        """True if the truth is proved to be at least ``value``."""
         return self.kind in (Kind.EXACT, Kind.LOWER)
 
     def __str__(self) -> str:
@@ -191,12 +191,12 @@ def negligible_share(x: Tensor) -> float:
 
 
 def convex_by_construction(objective: Objective) -> bool:
-    """Whether f is a linear model with one of the losses known to be convex; a loss of one's own may be anything."""
+    """True if f is a linear model with one of the losses known to be convex; a loss of one's own may be anything."""
     return _has_loss(objective, SquaredLoss, LogisticLoss, SoftmaxLoss)
 
 
 def _has_loss(objective: Objective, *kinds: type[PointwiseLoss]) -> TypeGuard[LinearObjective]:
-    """Whether f is a linear model with a loss of just these types: a subclass may have other derivatives."""
+    """Return True if f is a linear model with a loss of just these types: a subclass may have other derivatives."""
     return isinstance(objective, LinearObjective) and type(objective.loss) in kinds
 
 

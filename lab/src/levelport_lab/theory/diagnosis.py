@@ -51,7 +51,7 @@ class Race:
 
     @property
     def teleport_wins(self) -> bool:
-        """Whether the teleport lowered f further than gradient steps did, by more than rounding."""
+        """True if the teleport lowered f further than gradient steps did, by more than rounding."""
         return self.teleport_decrease > self.descent_decrease + self.rounding
 
 
@@ -219,7 +219,7 @@ def _as_objective(
 
 
 def _constants(objective: Objective, start: Point) -> tuple[bool, Constants | None]:
-    """Whether f may be convex, and its constants where they mean something and are affordable."""
+    """Return True if f may be convex, and its constants where they mean something and are affordable."""
     negligible = negligible_share(start.x)
     if convex_by_construction(objective):
         minimum = find_minimum(objective, start.x)
@@ -328,7 +328,7 @@ def _about_stability(constants: Constants | None) -> list[str]:
 
 
 def _inside(start: Point, landed: Point) -> bool:
-    """Whether the level is farther away than a millionth of the way from the start."""
+    """Return True if the level is farther away than a millionth of the way from the start."""
     way = float(torch.linalg.vector_norm(landed.x - start.x))
     return start.value - landed.value > 1e-6 * landed.gradient_norm * way
 

@@ -25,7 +25,7 @@ class LemmaCheck:
 
     @property
     def holds(self) -> bool:
-        """Whether the lemma was kept."""
+        """True if the lemma was kept."""
         return self.worst <= self.limit
 
     def __str__(self) -> str:

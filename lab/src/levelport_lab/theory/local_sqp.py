@@ -56,14 +56,14 @@ class LocalSQP:
 
     @property
     def critical(self) -> bool:
-        """Whether the point is second-order critical with strict complementarity, which the theorem asks for."""
+        """True if the point is second-order critical with strict complementarity, which the theorem asks for."""
         if self.isolated:
             return self.multiplier > 0.0
         return self.multiplier > 0.0 and self.tangent_smallest > 1e-10 * abs(self.largest)
 
     @property
     def isolated(self) -> bool:
-        """Whether there is no tangent space: one dimension."""
+        """True if there is no tangent space: one dimension."""
         return math.isnan(self.tangent_smallest)
 
     @property

@@ -78,7 +78,7 @@ class Trajectory:
         return {k: row.curvature for k, row in enumerate(self.rows) if row.teleported}
 
     def resolved(self, k: int) -> bool:
-        """Whether δ_k is more than rounding."""
+        """Return True if δ_k is more than rounding."""
         return self.gaps[k] > self.rounding
 
 

@@ -75,7 +75,7 @@ def entries(problem: Likelihood) -> list[int]:
 
 
 def able(tool: str, problem: Likelihood) -> bool:
-    """Whether a tool is run on a problem: dense ones in few dimensions, lmfit on least squares."""
+    """Return True if a tool is run on a problem: dense ones in few dimensions, lmfit on least squares."""
     d = len(problem.truth)
     if tool in ("truth", "levelport"):
         return True

@@ -128,7 +128,7 @@ class Descent:
 
     @property
     def defers_accuracies(self) -> bool:
-        """Whether accuracies are found at the end, for those runs only that keep them.
+        """True if accuracies are found at the end, for those runs only that keep them.
 
         Where the test set is larger than the training set they would take longer than the steps.
         """

@@ -218,25 +218,6 @@ def test_layout_in_a_browser(out: Path, width: int, tmp_path: Path) -> None:
         assert measured["table"] > measured["box"]
 
 
-def test_claims_of_all_protocols_and_solvers_in_one_table(tmp_path: Path) -> None:
-    """A column per protocol and solver, cells of a few words; what was measured stands below."""
-    for name, holds in (("fig8", True), ("fig8-released", False), ("fig9", None)):
-        figure(tmp_path, name, "full", holds)
-    write_report(tmp_path, tmp_path / "claims.md")
-    head, _, eight, nine, *rest = (tmp_path / "claims.md").read_text().splitlines()
-    assert head.count("|") == 7
-    assert eight.endswith("| not run | not run | holds | does not hold |")
-    assert nine.endswith("| not run | not run | not run | not run |")
-    assert rest[-2:] == [
-        "    - our solver, the text's protocol (full tier): 1 → 2",
-        "    - our solver, the released protocol (full tier): 1 → 2",
-    ]
-    assert [(section.number, section.anchor) for section in find_sections(tmp_path)][:2] == [
-        ("8", "fig8"),
-        ("8, released protocol", "fig8-released"),
-    ]
-
-
 def test_what_a_figure_was_restricted_to_is_said(tmp_path: Path) -> None:
     """In the figure's section, under its pictures and beside its claims."""
     figure(
@@ -263,21 +244,6 @@ def test_what_a_figure_was_restricted_to_is_said(tmp_path: Path) -> None:
     assert one.caption(Path("fig8.png")).endswith(f"; quick tier, restricted by {options}.")
 
 
-def test_table_says_what_was_run_in_part(tmp_path: Path) -> None:
-    figure(tmp_path, "fig8", "full", True)
-    figure(tmp_path, "fig8-released", "full", False, sets=["pima"])
-    figure(tmp_path, "fig9", "quick", True, sets=["pima", "blood"])
-    write_report(tmp_path, tmp_path / "claims.md")
-    _, _, eight, nine, *rest = (tmp_path / "claims.md").read_text().splitlines()
-    assert eight.endswith("| holds | does not hold (part of the runs) |")
-    assert nine.endswith("| holds (quick tier) | not run |")
-    assert [line.partition(" (")[2] for line in rest if line.startswith("    - ")] == [
-        "full tier): 1 → 2",
-        "full tier, restricted by --set pima): 1 → 2",
-        "quick tier, restricted by --set blood --set pima): 1 → 2",
-    ]
-
-
 def test_open_claims_say_whether_anything_ran(tmp_path: Path) -> None:
     """Runs that decide nothing are there: the smoke tier's, and those of figures with failed tasks."""
     for name in ("fig8", "fig9", "fig10"):
@@ -285,25 +251,10 @@ def test_open_claims_say_whether_anything_ran(tmp_path: Path) -> None:
     for name, measured in (("fig8", "the smoke tier decides nothing (it saw: 3)"), ("fig9", "1 of the 3 tasks failed")):
         path = tmp_path / "full" / name / "summary.json"
         path.write_text(path.read_text().replace(NOT_THERE, measured))
-    write_report(tmp_path, tmp_path / "claims.md")
-    _, _, eight, nine, ten, *rest = (tmp_path / "claims.md").read_text().splitlines()
-    assert eight.endswith("| not decided | not run |")
-    assert nine.endswith("| not decided | not run |")
-    assert "not decided" not in ten
-    assert any(line.endswith(": the smoke tier decides nothing (it saw: 3)") for line in rest)
-    assert any(line.endswith(": 1 of the 3 tasks failed") for line in rest)
     text = page(find_sections(tmp_path))
     assert text.count('<span class="outcome">not decided') == 2
     assert text.count('<span class="outcome">not run') == 1
     assert "<li><b>2</b>not decided</li><li><b>1</b>not run</li>" in text
-
-
-def test_a_decided_claim_says_how_many_tasks_failed(tmp_path: Path) -> None:
-    figure(tmp_path, "fig8", "full", True, failures=["ValueError: no luck"])
-    write_report(tmp_path, tmp_path / "claims.md")
-    text = (tmp_path / "claims.md").read_text()
-    assert "| holds (part of the runs) |" in text
-    assert "(full tier, 1 of 3 tasks failed): 1 → 2" in text
 
 
 def test_a_summary_whose_setup_is_damaged_is_named(tmp_path: Path) -> None:
@@ -312,13 +263,10 @@ def test_a_summary_whose_setup_is_damaged_is_named(tmp_path: Path) -> None:
         find_sections(tmp_path)
 
 
-def test_figures_of_another_optimum_are_not_in_the_table(tmp_path: Path) -> None:
-    """Each f* has a section of its own; the table is about the exact one."""
+def test_each_optimum_has_a_section_of_its_own(tmp_path: Path) -> None:
     figure(tmp_path, "fig8-released-optima-paper", "smoke", False)
     write_report(tmp_path, tmp_path / "report.html")
     assert "Figure 8, released protocol, f* paper: A title" in (tmp_path / "report.html").read_text()
-    with pytest.raises(NothingToReportError, match="with the exact f"):
-        write_report(tmp_path, tmp_path / "claims.md")
     for name in ("fig8", "fig8-released", "fig8-optima-paper", "fig8-released-optima-released"):
         figure(tmp_path, name, "full", "optima" not in name)
     sections = find_sections(tmp_path)
@@ -332,7 +280,3 @@ def test_figures_of_another_optimum_are_not_in_the_table(tmp_path: Path) -> None
     parsed = Collector()
     parsed.feed(page(sections))
     assert {section.anchor for section in sections} <= parsed.ids
-    write_report(tmp_path, tmp_path / "claims.md")
-    text = (tmp_path / "claims.md").read_text()
-    assert "| holds | holds |" in text
-    assert "does not hold" not in text

@@ -128,15 +128,13 @@ def reproduce_command(
 
 def report_command(
     out: Out = Path("results"),
-    to: Annotated[
-        Path | None, typer.Option(help="File to write; OUT/report.html by default. FILE.md gets the table of claims.")
-    ] = None,
+    to: Annotated[Path | None, typer.Option(help="File to write; OUT/report.html by default.")] = None,
 ) -> None:
-    """Write one self-contained HTML page about everything that has been reproduced, or its claims as a table."""
+    """Write one self-contained HTML page about everything that has been reproduced."""
     target = to if to is not None else out / "report.html"
     with usage_errors("--to"):
-        if target.suffix not in (".html", ".md"):
-            raise ValueError(f"reports end in .html, tables of claims in .md, and {target.name!r} in neither.")
+        if target.suffix != ".html":
+            raise ValueError(f"a report is an HTML page; choose a name that ends in .html, not {target.name!r}.")
     from levelport_lab.report import write_report
 
     with errors_as_sentences():

@@ -12,7 +12,6 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from levelport_lab.engine.runner import in_words
-from levelport_lab.paper.claims_table import claims_table
 from levelport_lab.paper.registry import STUDIES
 from levelport_lab.paper.teleports import SOLVER_TITLES
 from levelport_lab.problems.atomic import write_text
@@ -24,16 +23,14 @@ class NothingToReportError(ValueError):
 
 
 def write_report(out: Path, target: Path) -> None:
-    """Collect what lies under ``out`` and write the page; a target that ends in ``.md`` gets the table of claims."""
-    table = target.suffix == ".md"
+    """Collect what lies under ``out`` and write the page."""
     sections = find_sections(out)
-    if not any(section.reference == "exact" or not table for section in sections):
-        where = f"{out} with the exact f*" if table and sections else str(out)
+    if not sections:
         raise NothingToReportError(
-            f"there is nothing to report in {where}: reproduce a figure first, for example with "
+            f"there is nothing to report in {out}: reproduce a figure first, for example with "
             f"'levelport reproduce fig1 --out {out}'."
         )
-    write_text(target, claims_table(out) if table else page(sections))
+    write_text(target, page(sections))
 
 
 def page(sections: list[Section]) -> str:

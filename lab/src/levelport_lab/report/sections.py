@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import csv
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import get_args
 
 from levelport_lab.choices import Protocol, Reference, Tier
 from levelport_lab.claims import Claim
-from levelport_lab.paper.claims_table import summaries_under
-from levelport_lab.paper.reproduction import Summary
+from levelport_lab.paper.registry import STUDIES
+from levelport_lab.paper.reproduction import Summary, figure_directory
 from levelport_lab.paper.teleports import SOLVER_TITLES
 
 
@@ -114,4 +116,13 @@ class Section:
 
 def find_sections(out: Path) -> list[Section]:
     """The figures under ``out`` in their order, by protocol and f*, each from the largest tier that is there."""
-    return [Section(*found) for found in summaries_under(out)]
+    tiers: tuple[Tier, ...] = ("full", "quick", "smoke")
+    found = []
+    for name, protocol, reference in product(STUDIES, get_args(Protocol), get_args(Reference)):
+        for tier in tiers:
+            directory = figure_directory(out, tier, name, protocol, reference)
+            if (directory / "summary.json").exists():
+                summary = Summary.read(directory / "summary.json")
+                found.append(Section(name, tier, protocol, reference, directory, summary))
+                break
+    return found

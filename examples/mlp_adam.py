@@ -26,8 +26,8 @@ def train(schedule: Schedule) -> tuple[float, float, float]:
     optimizer = Teleported(
         torch.optim.Adam(model.parameters(), lr=3e-3), schedule, solver=Krylov(max_hvps=10), momentum="reset"
     )
-    bills: list[float] = []
-    optimizer.register_teleport_hook(lambda result: bills.append(result.cost.gradient_equivalents))
+    costs: list[float] = []
+    optimizer.register_teleport_hook(lambda result: costs.append(result.cost.gradient_equivalents))
     optimizer.register_teleport_hook(
         lambda result: print(
             f"step {optimizer.iteration - 1}: gradient norm {result.teleport.gradient_norm_start:.3f} -> "
@@ -40,7 +40,7 @@ def train(schedule: Schedule) -> tuple[float, float, float]:
         loss = optimizer.step(lambda: nn.functional.cross_entropy(model(x), y))
         scheduler.step()
     assert loss is not None
-    return loss.item(), (model(x).argmax(1) == y).float().mean().item(), sum(bills)
+    return loss.item(), (model(x).argmax(1) == y).float().mean().item(), sum(costs)
 
 
 def main() -> None:

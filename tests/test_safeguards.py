@@ -98,7 +98,7 @@ def test_krylov_keeps_a_product_for_the_certificate(max_hvps: int, hvp: str) -> 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_generators_are_put_back_after_a_look(fails: bool) -> None:
-    """The dropout masks of training are those of a run in which nobody looked."""
+    """The dropout masks of training are those of a run without the safeguard."""
     cpu, replayed = torch.device("cpu"), RandomState.capture(torch.device("cpu"))
     torch.manual_seed(3)
     expected = [nn.functional.dropout(torch.ones(50)) for _ in range(2)]

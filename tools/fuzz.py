@@ -1,7 +1,7 @@
-"""Random functions and arguments against what levelport promises, for every door: ``make fuzz``.
+"""Random functions and arguments against levelport's guarantees, for every entry point: ``make fuzz``.
 
 A case is a few lines of Python, written by a random generator from its number alone. They are run, and what comes back
-is held against the promises: no exception but a sentence for a wrong argument; f(x⁺) ≤ f(x) and ‖∇f(x⁺)‖ ≥ ‖∇f(x)‖ at
+is held against the guarantees: no exception but a sentence for a wrong argument; f(x⁺) ≤ f(x) and ‖∇f(x⁺)‖ ≥ ‖∇f(x)‖ at
 the very point returned, evaluated again from outside; finite points, budgets and radii kept, inputs left alone. A
 violation prints those lines, ready to be pasted into a test.
 
@@ -348,7 +348,7 @@ def _call(door: str, arguments: list[str], rng: random.Random, dtype: str) -> li
 
 
 class Violation(Exception):
-    """A promise that was not kept."""
+    """A violated guarantee."""
 
 
 def run(case: Case) -> str | None:
@@ -382,7 +382,7 @@ def _hopeless(result: Any) -> bool:
 
 
 def check(case: Case, names: dict[str, Any]) -> None:
-    """Raise :class:`Violation` where the result does not keep a promise."""
+    """Raise :class:`Violation` if the result violates a guarantee."""
     fresh = dict(NAMES)
     exec("\n".join(line for line in case.source.splitlines()[:4]), fresh)
     start, f = fresh["x"], fresh["f"]
@@ -429,7 +429,7 @@ def check(case: Case, names: dict[str, Any]) -> None:
 
 
 def _check_step(case: Case, step: Any, start: Any) -> None:
-    """Hold what an optimizer made of a teleport against its promises; then the teleport itself."""
+    """Check the guarantees of an optimizer's teleport, then those of the teleport itself."""
     if math.isfinite(step.value_start) and not step.value_after <= step.value_start + _slack(
         case, step.teleport, start
     ):
@@ -531,7 +531,7 @@ def main() -> None:
         case = generate(options.only, options.seed, options.door)
         print(case.source)
         _, wrong = campaign([options.only], options.seed, options.door)
-        print(wrong[0][1] if wrong else "as promised")
+        print(wrong[0][1] if wrong else "no violation")
         return
     began = time.perf_counter()
     size = 100

@@ -1,4 +1,4 @@
-"""Random problems against what ``interval`` and ``improve`` promise: feasible, finite points, and no exceptions.
+"""Random problems against the guarantees of ``interval`` and ``improve``: feasible, finite points, and no exceptions.
 
 A case is made from its number alone: a function (quadratic, quartic, flat, saturating, multimodal, with walls, with a
 domain, not finite beyond a border, curved valleys, likelihoods), units of x, f and the quantity from 1e-8 to 1e8,

@@ -1,7 +1,7 @@
 """The declared lower bounds as exact pins, one per line: what ``make lowest`` installs.
 
 Reads both pyproject.toml; ``name>=version`` becomes ``name==version``. A requirement without a bound stops the script,
-because a bound that nobody declared cannot be tested.
+because a bound that is not declared cannot be tested.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ mutants, which are some minutes here. A mutant survives if none of them fails.
     python tools/mutation.py run --survivors  # the survivors once more, after tests were added or changed
     python tools/mutation.py report           # the score, and the survivors as differences
 
-Mutants in ``tools/equivalent_mutants.json`` do not change what a user can observe, or nothing that is promised, for the
+Mutants in ``tools/equivalent_mutants.json`` do not change what a user can observe, or no guarantee, for the
 reason given there; the score leaves them out. It needs coverage and mutmut: ``make mutation`` installs them.
 """
 

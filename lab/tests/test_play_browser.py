@@ -1,4 +1,4 @@
-"""``levelport play`` in a browser: the command serves the page, and somebody clicks, types, and types nonsense.
+"""``levelport play`` in a browser: the command serves the page, and clicks, expressions and nonsense get an answer.
 
 Chromium is driven by its DevTools protocol, through the WebSocket client of tornado, which Bokeh brings along.
 """
@@ -87,7 +87,7 @@ function deep(root, wanted) {
 
 
 class Tab:
-    """A tab of the browser, as somebody in front of it sees and uses it."""
+    """A tab of the browser, as a user sees and uses it."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -147,7 +147,7 @@ class Tab:
         await self.send("Input.dispatchKeyEvent", type="keyUp", **enter)
 
     async def picture(self, name: str, width: int, height: int) -> None:
-        """A screenshot at this width, into the directory that LEVELPORT_PICTURES names, for somebody to look at."""
+        """A screenshot at this width, into the directory that LEVELPORT_PICTURES names, to look at."""
         phone = width < 600
         await self.send(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone

@@ -72,7 +72,7 @@ def test_text_takes_the_lowest_end_released_the_fastest() -> None:
     for scoring, expected in ((TEXT, slow), (RELEASED, fast)):
         assert scoring.representative([slow, fast], 1.0, 0.0, 0.1, Axis.ITERATIONS) is expected
     assert RELEASED.spent(fast, 1.0, 0.0, 0.1, Axis.ITERATIONS) == 1.0
-    # Nobody solves: the lowest end stands for the method.
+    # No method solves it: the lowest end stands for the method.
     assert RELEASED.representative([slow, fast], 1.0, -1.0, 0.1, Axis.ITERATIONS) is slow
 
 

@@ -1,4 +1,4 @@
-"""What ``interval`` says where there is no plain answer: curved, unbounded, walls, lower minima, budgets, units."""
+"""What ``interval`` says where there is no plain answer: curved, unbounded, barriers, lower minima, budgets, units."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_unbounded_is_said_early() -> None:
 
 
 def test_step_does_not_jump_a_wall() -> None:
-    """f < level again beyond the wall at 0.5, which the Wald step would jump."""
+    """f < level again beyond the barrier at 0.5, which the Wald step would jump."""
 
     def f(v: Tensor) -> Tensor:
         return v[0] ** 2 + 5.0 * torch.exp(-50.0 * (v[0] - 0.5) ** 2) - 5.0 * math.exp(-12.5)

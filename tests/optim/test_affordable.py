@@ -39,17 +39,17 @@ class Run:
             self.behind = max(self.behind, value / (1.0 - rate) ** spent - 1.0)
             if schedule.due(tick, history):
                 vectors = schedule.limit(Krylov(max_hvps=1000), history).max_hvps - 1
-                bill = cost(vectors)
-                history.teleported(bill)
-                value, spent = value * (1.0 - gain(len(self.trials))), spent + bill
-                self.trials.append((tick, vectors, bill))
+                cost_of_trial = cost(vectors)
+                history.teleported(cost_of_trial)
+                value, spent = value * (1.0 - gain(len(self.trials))), spent + cost_of_trial
+                self.trials.append((tick, vectors, cost_of_trial))
             value, spent = value * (1.0 - rate), spent + 1.0
 
 
-@given(rate=st.floats(1e-5, 1e-3), dear=st.floats(0.0, 1.0))
-def test_trials_without_success_cost_no_more_than_the_rise(rate: float, dear: float) -> None:
+@given(rate=st.floats(1e-5, 1e-3), factor=st.floats(0.0, 1.0))
+def test_trials_without_success_cost_no_more_than_the_rise(rate: float, factor: float) -> None:
     """Whatever a trial costs, up to what it can cost: one per product, and five."""
-    run = Run(rate, lambda trial: 0.0, cost=lambda vectors: dear * (vectors + 5.0), ticks=900)
+    run = Run(rate, lambda trial: 0.0, cost=lambda vectors: factor * (vectors + 5.0), ticks=900)
     assert run.behind <= 0.042
 
 
@@ -75,20 +75,20 @@ def test_trials_that_pay_once_but_not_twice_keep_their_size() -> None:
 
 
 def test_a_trial_that_paid_makes_good_for_those_before_it() -> None:
-    """As many in vain as are allowed; where the last of them pays for them all, there are more."""
-    in_vain = Run(1e-3, lambda trial: 0.0, ticks=900)
-    last = len(in_vain.trials) - 1
+    """As many without success as are allowed; where the last of them pays for them all, there are more."""
+    without_success = Run(1e-3, lambda trial: 0.0, ticks=900)
+    last = len(without_success.trials) - 1
     paid = Run(1e-3, lambda trial: 0.05 if trial == last else 0.0, ticks=900)
-    assert len(paid.trials) > len(in_vain.trials)
+    assert len(paid.trials) > len(without_success.trials)
 
 
 def test_a_trial_that_paid_earns_the_next_one_and_no_more() -> None:
-    """A decrease worth hundreds of steps does not allow trials in vain for ever."""
+    """A decrease worth hundreds of steps does not allow trials without success for ever."""
     rate, cost = 1e-3, 12.0
     run = Run(rate, lambda trial: 0.5 if trial == 0 else 0.0, cost=lambda vectors: cost, ticks=3000)
-    in_vain = sum(bill + 1.0 for _, _, bill in run.trials[1:])
+    without_success = sum(cost_of_trial + 1.0 for _, _, cost_of_trial in run.trials[1:])
     # d = -C after the first, and a last trial may be made where d is just below the rise.
-    assert 0.0 < rate * (in_vain - (cost + 1.0)) <= 0.042
+    assert 0.0 < rate * (without_success - (cost + 1.0)) <= 0.042
 
 
 @pytest.mark.parametrize(("jump", "expected"), [(0.03, True), (0.05, False)])

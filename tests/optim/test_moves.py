@@ -84,7 +84,7 @@ def test_rise_above_the_level_is_undone_and_learned_from() -> None:
     assert teleporter.undone == 1
     assert torch.equal(weight.detach(), place)
     assert torch.equal(sgd.state[weight]["momentum_buffer"], state)
-    assert teleporter.maybe(loss) is None  # the next wish is not granted
+    assert teleporter.maybe(loss) is None  # the next request is ignored
     assert teleporter.maybe(loss) is not None
 
 
@@ -175,9 +175,9 @@ def test_batches_do_not_undo_moves_whoever_takes_the_steps() -> None:
     moves = undone = 0
     for seed in range(4):
         wrapped, model = on_batches("step", seed)
-        teleporter, twin = on_batches("maybe", seed)
+        teleporter, reference = on_batches("maybe", seed)
         assert (teleporter.moves, teleporter.undone) == (wrapped.moves, wrapped.undone)
-        for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+        for p, q in zip(model.parameters(), reference.parameters(), strict=True):
             torch.testing.assert_close(p, q)
         moves, undone = moves + teleporter.moves, undone + teleporter.undone
     assert moves >= 20  # of 24
@@ -264,8 +264,8 @@ def test_defaults_follow_the_kind_of_the_optimizer() -> None:
 
 @pytest.mark.parametrize("solver", [Krylov(hvp="exact"), "auto", "sqp"], ids=str)
 def test_the_account_knows_what_trials_of_other_solvers_cost(solver: Any) -> None:
-    """They cost up to ten times as much as those of the default, which the account took for granted."""
-    bills = []
+    """They cost up to ten times as much as those of the default, which the account did not allow for."""
+    costs = []
     for seed in range(3):
         model, x, y = network(seed, nn.Tanh)
         model, x, y = model.double(), x.double(), y.double()
@@ -279,9 +279,9 @@ def test_the_account_knows_what_trials_of_other_solvers_cost(solver: Any) -> Non
             trials, spent = len(history.trials), optimizer.teleporter.policy.cost
             optimizer.step(lambda m=model, x=x, y=y: nn.functional.mse_loss(m(x), y))
             if len(history.trials) > trials:
-                bills.append((optimizer.teleporter.policy.cost - spent, allowed))
-    assert bills
-    assert all(bill <= 1.1 * bound for bill, bound in bills), bills  # a trial may repeat itself
+                costs.append((optimizer.teleporter.policy.cost - spent, allowed))
+    assert costs
+    assert all(cost <= 1.1 * bound for cost, bound in costs), costs  # a trial may repeat itself
 
 
 def test_noise_does_not_fool_the_account() -> None:
@@ -316,7 +316,7 @@ def test_the_reason_of_a_refusal_is_told_in_any_metric(weights: Tensor | None, m
 
 @pytest.mark.parametrize("solver", ["auto", "krylov"])
 def test_a_teleport_that_is_not_made_says_so(solver: str) -> None:
-    """The valley below is too narrow for the step size: a gain was found, and nobody went there."""
+    """The valley below is too narrow for the step size: a gain was found, and no step led there."""
     weight, loss = bowl([0.01, 1.0, 100.0])
     optimizer, seen = Teleported(torch.optim.SGD([weight], lr=0.5), Never(), solver=solver), []
     optimizer.register_teleport_hook(seen.append)

@@ -244,17 +244,17 @@ def test_closure_with_backward_is_told_the_right_form(inner: str) -> None:
 
 
 @pytest.mark.parametrize("schedule", [None, At(9), Every(50, start=40), WhileAffordable()], ids=str)
-@pytest.mark.parametrize("who", ["Teleported", "Teleporter"])
-def test_closure_with_backward_is_refused_at_the_first_step(who: str, schedule: Any) -> None:
+@pytest.mark.parametrize("name", ["Teleported", "Teleporter"])
+def test_closure_with_backward_is_refused_at_the_first_step(name: str, schedule: Any) -> None:
     network, loss = setting()
     sgd = torch.optim.SGD(network.parameters(), lr=0.05)
     before = parameters_of(network)
     network.first.weight.grad = torch.full_like(network.first.weight, 7.0)
     wrapped = Teleported(sgd, schedule)
-    ask: Any = wrapped.step if who == "Teleported" else wrapped.teleporter.maybe
-    form = "optimizer.step" if who == "Teleported" else "teleporter.maybe"
+    ask: Any = wrapped.step if name == "Teleported" else wrapped.teleporter.maybe
+    form = "optimizer.step" if name == "Teleported" else "teleporter.maybe"
     with pytest.raises(TypeError, match=rf"{form}\(lambda: loss_fn\(model\(x\), y\)\)"):
-        ask(usual_closure(sgd, loss, set_to_none=who == "Teleported"))
+        ask(usual_closure(sgd, loss, set_to_none=name == "Teleported"))
     assert_identical(before, parameters_of(network))
     assert torch.equal(network.first.weight.grad, torch.full_like(network.first.weight, 7.0))
 
@@ -265,7 +265,7 @@ def test_planned_teleport_costs_one_value_at_the_first_step() -> None:
     for _ in range(3):
         teleporter.maybe(lambda: (evaluations.append(1), loss())[1])
     assert len(evaluations) == 1
-    Teleporter(torch.optim.SGD(network.parameters(), lr=0.05), Never()).maybe(lambda: pytest.fail("nobody asks"))
+    Teleporter(torch.optim.SGD(network.parameters(), lr=0.05), Never()).maybe(lambda: pytest.fail("evaluated"))
 
 
 def test_a_loss_that_differentiates_inside_is_a_loss() -> None:
@@ -387,7 +387,7 @@ def test_stored_gradients_serve_until_a_teleport_is_due() -> None:
 @pytest.mark.parametrize("inner", GROUPED)  # torch's LBFGS moves it by its memory, wrapped or not
 @pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "teleported"])
 def test_a_layer_frozen_on_the_way_stands_still(inner: str, wrapped: bool) -> None:
-    """Its last gradient must not go on moving it; nobody has to call zero_grad() with loss-only closures."""
+    """Its last gradient must not go on moving it; zero_grad() is not needed with loss-only closures."""
     network, loss = setting()
     optimizer = INNER[inner](network.parameters())
     optimizer = Teleported(optimizer, Never()) if wrapped else optimizer
@@ -471,14 +471,14 @@ def test_copies_go_their_own_way(inner: str, wrapper: str) -> None:
     x, y = torch.ones(5, 4, dtype=torch.float64), torch.zeros(5, 1, dtype=torch.float64)
     optimizer = WRAPPERS[wrapper](INNER[inner](network.parameters()))
     step(optimizer, lambda: nn.functional.mse_loss(network(x), y))
-    twin_network, twin = copy.deepcopy((network, optimizer))
+    copied_network, copied = copy.deepcopy((network, optimizer))
     before = parameters_of(network)
     for _ in range(3):
-        step(twin, lambda: nn.functional.mse_loss(twin_network(x), y))
+        step(copied, lambda: nn.functional.mse_loss(copied_network(x), y))
     assert_identical(before, parameters_of(network))
     for _ in range(3):
         step(optimizer, lambda: nn.functional.mse_loss(network(x), y))
-    assert_identical(parameters_of(twin_network), parameters_of(network))
+    assert_identical(parameters_of(copied_network), parameters_of(network))
 
 
 def test_teleports_happen_where_the_schedule_says() -> None:

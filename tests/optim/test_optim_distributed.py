@@ -75,11 +75,11 @@ def test_minimize_equals_one_process_and_ranks_agree_in_bits(ranks: Findings) ->
     X, y = worker.data()
     alone = worker.run_minimize(LinearObjective.logistic(X, y, penalty=1e-4))
     torch.testing.assert_close(first[:-1], alone[:-1], rtol=1e-9, atol=1e-9)
-    # The bill, in gradient equivalents: another order of summation changes last bits of f, and those a decision or two.
-    bills = [float(worker.run_minimize(shuffled(X, y, seed))[-1]) for seed in range(6)]
-    bills.append(float(alone[-1]))
-    spread = max(max(bills) - min(bills), 3.0)
-    assert min(bills) - spread <= float(first[-1]) <= max(bills) + spread
+    # The cost, in gradient equivalents: another order of summation changes last bits of f, and those a decision or two.
+    costs = [float(worker.run_minimize(shuffled(X, y, seed))[-1]) for seed in range(6)]
+    costs.append(float(alone[-1]))
+    spread = max(max(costs) - min(costs), 3.0)
+    assert min(costs) - spread <= float(first[-1]) <= max(costs) + spread
 
 
 def shuffled(X: torch.Tensor, y: torch.Tensor, seed: int) -> LinearObjective:

@@ -1,4 +1,4 @@
-"""minimize: tolerances, budgets, the trace and its bill, callbacks, errors; and SciPy's front end."""
+"""minimize: tolerances, budgets, the trace and its cost, callbacks, errors; and SciPy's front end."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def test_importing_the_optimizers_needs_torch_only() -> None:
 
 
 def valley(x: Tensor, steeper: float = 50.0) -> Tensor:
-    """A narrow valley whose walls become steeper further up: too steep for a fixed step, with the default."""
+    """A narrow valley that becomes steeper further up: too steep for a fixed step, with the default."""
     return 0.5 * (x[0] ** 2 + 60.0 * x[1] ** 2) + steeper * x[1] ** 4
 
 
@@ -334,7 +334,7 @@ def test_a_move_after_which_f_rises_is_undone(astray: float) -> None:
     before = max(index for index, row in enumerate(result.trace[:back]) if row.teleported) - 1
     assert result.trace[back].value == result.trace[before].value
     assert rule.states[:6] == [0, 1, 2, 3, 4, 3]  # what the rule remembers goes back as well
-    assert result.teleports == 2  # the one that was undone; the wish at 7 is not granted; the one at 9
+    assert result.teleports == 2  # the one that was undone; the request at 7 is ignored; the one at 9
     assert result.value < result.trace[0].value
 
 

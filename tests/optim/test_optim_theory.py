@@ -1,4 +1,4 @@
-"""What the theory promises of descent after teleports holds here.
+"""The theory's bounds on descent after teleports hold here.
 
 On a quadratic a teleport followed by the step 1/λ is a Newton step, and ends at the minimum. On logistic regression
 (Hessian stable on the sub-level set) every teleport followed by a step reduces f - f* by a constant factor, where plain

@@ -104,8 +104,8 @@ def hum(network: nn.Module) -> Any:
     return lambda: nn.functional.mse_loss(network(X.double()), Y.double()) * (1.0 + 2e-3 * torch.rand(()))
 
 
-@pytest.mark.parametrize("who", ["Teleported", "Teleporter"])
-def test_no_unrequested_teleport_ends_a_run(who: str) -> None:
+@pytest.mark.parametrize("name", ["Teleported", "Teleporter"])
+def test_no_unrequested_teleport_ends_a_run(name: str) -> None:
     """The default schedule leaves out what it cannot do on a noisy loss; it warns once, and steps go on."""
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)).double()
@@ -115,7 +115,7 @@ def test_no_unrequested_teleport_ends_a_run(who: str) -> None:
 
     def train() -> None:
         for _ in range(150):
-            if who == "Teleported":
+            if name == "Teleported":
                 optimizer.step(loss)
                 continue
             teleporter.maybe(loss)

@@ -30,7 +30,7 @@ def test_an_ascent_from_near_a_saddle(near: float) -> None:
 
 
 def test_ascent_after_landing_is_measured_against_the_landing() -> None:
-    """Iterates beside the level had promised more than there is on it; for want of more, it was called stalled."""
+    """Iterates off the level predict more than there is on it, and the ascent was called stalled."""
     result = teleport(
         lambda x: torch.cos(x[0]) + 0.1 * x.square().sum() + 0.05 * torch.sin(3 * x[1]),
         torch.tensor([0.3, 0.2], dtype=torch.float64),
@@ -44,16 +44,16 @@ def test_ascent_after_landing_is_measured_against_the_landing() -> None:
 def test_lengths_after_a_trial_are_those_of_a_parabola(slope: float, best: float, share: float) -> None:
     """φ(a) = s a - ½ s a²/b has its top at b. A trial far beyond it, but still above φ(0), is followed by one there."""
     step = share * best
-    promised, growth = slope * step, slope * step * (1.0 - 0.5 * share)
-    assert ascent._top(step, promised, growth) == pytest.approx(best, rel=1e-9)
-    another = ascent._another_length(step, promised, growth, first=True)
-    if share <= 0.599:  # grew by 0.7 of what was promised
-        assert another == (2.0 * step if promised > 0.01 else None)
+    predicted, growth = slope * step, slope * step * (1.0 - 0.5 * share)
+    assert ascent._top(step, predicted, growth) == pytest.approx(best, rel=1e-9)
+    another = ascent._another_length(step, predicted, growth, first=True)
+    if share <= 0.599:  # grew by 0.7 of what was predicted
+        assert another == (2.0 * step if predicted > 0.01 else None)
     elif share >= 1.501 and 0.5 * slope * best - growth > 0.0101:  # grew by less than a quarter
         assert another == pytest.approx(best, rel=1e-9)
     elif 0.601 <= share <= 1.499 or 0.5 * slope * best - growth < 0.0099:
         assert another is None
-    assert share <= 0.599 or another == ascent._another_length(step, promised, growth, first=False)
+    assert share <= 0.599 or another == ascent._another_length(step, predicted, growth, first=False)
 
 
 @pytest.mark.parametrize("seed", [12, 25])

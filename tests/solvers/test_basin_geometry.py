@@ -23,7 +23,7 @@ def bowl(x: Tensor) -> Tensor:
 
 
 def skewed(x: Tensor) -> Tensor:
-    """A bowl whose walls differ: on the side of positive x_1 it is the steeper, the further out."""
+    """A bowl with unequal sides: on the side of positive x_1 it is the steeper, the further out."""
     return bowl(x) + 0.4 * torch.relu(x[1]) ** 3
 
 
@@ -96,7 +96,7 @@ def test_far_side_of_a_skewed_bowl_is_worth_an_ascent() -> None:
 
 
 def test_far_side_much_flatter_than_this_one_is_not() -> None:
-    """From the steep wall of f = x² below 0 and x²/100 above it the gradient on the far side is a tenth."""
+    """From the steep side of f = x² below 0 and x²/100 above it the gradient on the far side is a tenth."""
     problem, frame = posed(lambda x: torch.where(x < 0.0, x * x, 0.01 * x * x).sum(), (-1.0,))
     there = problem.objective.at(torch.tensor([9.9], dtype=torch.float64), curvature=True)
     assert 0.9 * problem.level < there.value < problem.level

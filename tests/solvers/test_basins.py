@@ -81,7 +81,7 @@ def largest_gradient_below(level: float) -> float:
 
 @pytest.mark.parametrize("start", [(0.479, -0.02), (0.3, 0.4), (-0.5, 0.2), (0.1, -0.6)])
 def test_ascent_ending_in_the_interior_searches_below(start: tuple[float, float]) -> None:
-    """There H n = 0, a KKT point with a gradient that is a fifth of the largest; the walls are high above it."""
+    """There H n = 0, a KKT point with a gradient that is a fifth of the largest one, which is high above it."""
     x = torch.tensor(start, dtype=torch.float64)
     result = teleport(two_wells, x)
     assert result.gradient_norm > 0.7 * largest_gradient_below(result.value_start)

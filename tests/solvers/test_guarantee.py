@@ -26,7 +26,7 @@ def wave(x: Tensor) -> Tensor:
 SMOOTH: dict[str, Function] = {
     "quadratic": lambda x: (wave(x) * x.square()).sum(),
     "saddle": lambda x: (torch.cos(3 * wave(x)) * x.square()).sum(),
-    "saddle with walls": lambda x: (torch.cos(3 * wave(x)) * x.square() + 0.1 * x**4).sum(),
+    "saddle with barriers": lambda x: (torch.cos(3 * wave(x)) * x.square() + 0.1 * x**4).sum(),
     "quartic": lambda x: (wave(x) * x**4).sum(),
     "log-cosh": lambda x: torch.log(torch.cosh(x)).sum(),
     "log-sum-exp": lambda x: torch.logsumexp(wave(x) * x, 0) + 0.01 * x.square().sum(),
@@ -68,7 +68,7 @@ budgets = st.sampled_from([1, 2, 3, 7, 15, 50])
 
 
 def check(fun: Function, x: Tensor, solver: Solver, *, level_set: bool, max_hvps: int) -> TeleportResult:
-    """Teleport twice; assert everything that is promised of every result."""
+    """Teleport twice; assert everything that is guaranteed of every result."""
     before = x.clone()
     calls = 0
 

@@ -175,7 +175,7 @@ def test_aligned_point_below_the_level_is_no_kkt_point() -> None:
 
 
 def test_collapsed_trust_radius_does_not_end_all_teleports() -> None:
-    """At a minimum moves miss what the model promises by mere roundings, again and again; f may change later."""
+    """At a minimum moves miss the model's prediction by mere roundings, again and again; f may change later."""
     f, x = quadratic(), start_of()
     point, state = f.at(x), {"radius": 1e-200, "first_norm": f.at(x).gradient_norm}
     for _ in range(8):
@@ -196,11 +196,11 @@ def test_products_at_the_domain_edge_are_taken_inside() -> None:
 
 
 def test_first_step_is_no_longer_than_twice_the_move() -> None:
-    """On a plateau the gradient may be orthogonal to the wall, so that 1/λ would lead far away."""
+    """On a plateau the gradient may be orthogonal to the climb, so that 1/λ would lead far away."""
     x = torch.tensor([3.0, 0.0], dtype=torch.float64)
     objective = FunctionObjective(lambda x: -torch.exp(-x.square().sum()), like=x)
     problem, end = TeleportProblem(objective, objective.at(x)), objective.at(0.9 * x)
-    wall = torch.tensor([1e-6, 1.0], dtype=torch.float64)
-    outcome = _judged(problem, Monitor(problem), end, wall, 1.0, 2.0)
+    upward = torch.tensor([1e-6, 1.0], dtype=torch.float64)
+    outcome = _judged(problem, Monitor(problem), end, upward, 1.0, 2.0)
     assert outcome.certificate is not None
     assert end.gradient_norm / outcome.certificate.curvature == pytest.approx(6.0)

@@ -84,7 +84,7 @@ def test_logistic_standings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("competitor", [OURS, ALONE, LBFGS])
 @pytest.mark.parametrize("suite", ["logistic", "functions", "networks"])
 def test_one_race_alone_makes_tables(suite: str, competitor: str, tmp_path: Path) -> None:
-    """An interrupted run leaves any part of the races; no competitor is taken for granted."""
+    """An interrupted run leaves any part of the races; any competitor may be missing."""
     family = {"logistic": "logistic", "functions": "function", "networks": "network"}[suite]
     name = ProblemName(family, "any", 1e-3)  # type: ignore[arg-type]
     rows = rows_of(tmp_path, suite, {(name, competitor, 1000.0): made_up([1.0, 400.0], [1.0, 1e-12])})

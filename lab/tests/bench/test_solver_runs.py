@@ -115,7 +115,7 @@ def test_table_shows_share_of_best_known() -> None:
             rows("auto", "b", norm=1.0),
             rows("earlier", norm=8.0),
             rows("SQP, released", norm=9.0),
-            rows("SQP, text", "c", norm=9.0),  # nobody who keeps the level has run there
+            rows("SQP, text", "c", norm=9.0),  # no solver that keeps the level has run there
         ]
     )
     means, _, within = solver_tables(table)

@@ -124,7 +124,7 @@ def test_the_pairs_explain_a_run_within_a_factor_of_two() -> None:
 def test_both_forms_of_the_factor_agree_at_the_armijo_step(r: float, m: float, a: float, share: float) -> None:
     armijo, plain = (step_factor(r, m, a, 1 / r, armijo=way) for way in (True, False))
     assert armijo == pytest.approx(plain, abs=1e-12)
-    # A step that passed Armijo's test and is shorter promises less.
+    # A step that passed Armijo's test and is shorter guarantees less.
     assert step_factor(r, m, a, share / r, armijo=True) >= armijo - 1e-12
 
 
@@ -269,12 +269,12 @@ def test_flat_level_sets_are_not_critical() -> None:
     sphere = quadratic_case("", [2.0, 2.0, 2.0], 0)
     found = local_sqp_condition(sphere.objective, sphere.start)
     assert not found.critical
-    assert "promises no linear convergence" in found.sentence()
+    assert "predicts no linear convergence" in found.sentence()
     assert math.isfinite(found.published_limit)
 
 
 def test_what_is_not_known_promises_nothing() -> None:
-    """max(0, nan) is 0 in Python, the strongest promise of all."""
+    """max(0, nan) is 0 in Python, the strongest bound of all."""
     for unknown in ((math.nan, 0.8, 0.9), (1.2, math.nan, 0.9), (1.2, 0.8, math.nan)):
         upper, lower, alignment = unknown
         assert math.isnan(step_factor(upper, lower, alignment, 0.9, armijo=False))

@@ -65,7 +65,7 @@ def test_relu_network_has_no_solution_and_the_solver_says_so(seed: int) -> None:
 
 
 def test_a_kink_that_holds_a_relu_network_is_no_solution() -> None:
-    """Here one is met before the radius; roundings decide whether the ascent stalls or creeps until nothing is left."""
+    """A kink is met before the radius; roundings decide whether the ascent stalls there or spends its budget."""
     objective = relu_objective(seed=3)
     result = teleport(objective, objective.initial_point(), Auto(max_hvps=100))
     assert result.status in (TeleportStatus.TRUST_RADIUS, TeleportStatus.STALLED, TeleportStatus.BUDGET_SPENT)

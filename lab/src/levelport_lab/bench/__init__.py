@@ -1,1 +1,1 @@
-"""The benchmark at equal cost: who gets how far for how many evaluations, and what our own code costs besides."""
+"""The benchmark at equal cost: how far each method gets for how many evaluations."""

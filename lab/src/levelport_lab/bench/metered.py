@@ -1,6 +1,6 @@
 """One instrument for all competitors: an objective that counts, times and stops.
 
-Whoever minimises, every value, gradient and HVP passes through :class:`Metered`. It writes a record whenever a gradient
+Every value, gradient and HVP of a minimizer passes through :class:`Metered`. It writes a record whenever a gradient
 has been evaluated (a value alone is a trial, not yet an iterate), and ends the run from inside when the target is
 reached or the budget is spent. So no competitor is measured by a rule of its own.
 

@@ -182,7 +182,7 @@ def _require_data(plans: Sequence[tuple[Study, Setup]], out: Path) -> None:
 
 
 def _say_what_is_ignored(study: Study, setup: Setup) -> None:
-    """Options that somebody gave and that this figure does not take; with 'all' they are meant for those that do."""
+    """Options that were given and that this figure does not take; with 'all' they are meant for those that do."""
     from levelport_lab.paper.study import heeded
 
     _, never = heeded(study, replace(setup, tier="full"))

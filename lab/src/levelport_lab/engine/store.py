@@ -115,7 +115,7 @@ class Found:
 class Store:
     """A directory of shards. Safe to share between processes on one file system.
 
-    It is made if it is not there; with ``make=False``, for those who only look, a missing one is an empty one.
+    It is made if it is not there; with ``make=False``, for readers, a missing one is an empty one.
     """
 
     def __init__(self, root: Path, *, make: bool = True) -> None:

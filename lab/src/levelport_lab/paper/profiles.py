@@ -160,7 +160,7 @@ class Band:
         rows = np.full((len(curves), length), np.inf)
         for row, curve in zip(rows, curves, strict=True):
             row[: len(curve)] = curve
-        # Observed values, so that infinity stays an honest value and never turns into nan: the smallest that a quarter,
+        # Observed values, so that infinity stays infinity and never turns into nan: the smallest that a quarter,
         # half, three quarters of the restarts do not exceed. (NumPy's "closest_observation" is the second of five.)
         lower, median, upper = np.quantile(rows, [0.25, 0.5, 0.75], axis=0, method="inverted_cdf")
         return cls(lower, median, upper)

@@ -1,4 +1,4 @@
-"""A function of two variables from what somebody typed, without ever running it as code.
+"""A function of two variables from a typed expression, without ever running it as code.
 
 The text is parsed into Python's syntax tree, and the tree is walked with a list of what is allowed: numbers, x and y
 (or w[0] and w[1]), + - * / and powers, and the functions of :data:`FUNCTIONS`. Everything else is refused by a

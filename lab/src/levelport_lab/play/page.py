@@ -223,7 +223,7 @@ def _curves(sources: dict[str, ColumnDataSource]) -> figure:
 
 
 def _legend_below(picture: figure, columns: int) -> None:
-    """Never over the picture: a legend inside hides what somebody clicks on."""
+    """Never over the picture: a legend inside hides points that are clicked on."""
     legend = picture.legend[0]
     legend.update(ncols=columns, border_line_color=None, label_text_font_size="12px", margin=0, padding=2)
     picture.add_layout(legend, "below")

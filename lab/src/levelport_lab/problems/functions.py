@@ -22,7 +22,7 @@ def booth(w: Tensor) -> Tensor:
 
 
 def goldstein_price(w: Tensor) -> Tensor:
-    """The function of Goldstein and Price (1971): non-convex, with walls that reach 10⁶ in [-2, 2]²."""
+    """The function of Goldstein and Price (1971): non-convex, with values up to 10⁶ in [-2, 2]²."""
     x, y = w
     first = 1 + (x + y + 1) ** 2 * (19 - 14 * x + 3 * x**2 - 14 * y + 6 * x * y + 3 * y**2)
     second = 30 + (2 * x - 3 * y) ** 2 * (18 - 32 * x + 12 * x**2 + 48 * y - 36 * x * y + 27 * y**2)

@@ -43,7 +43,7 @@ SMALLEST = 1e-290
 
 @dataclass(frozen=True)
 class Bound:
-    """A rate, whom it is for (plain descent, or descent with teleports or Newton steps), and why it is no guarantee.
+    """A rate, the runs that it is for (plain descent, with teleports, with Newton steps), and why it is no guarantee.
 
     Without ``caveats`` it is one.
     """

@@ -343,7 +343,7 @@ def _about_local_sqp(condition: LocalSQP | None, *, inside: bool) -> list[str]:
 
 
 def _about_race(race: Race, gap: float | None) -> list[str]:
-    """Who won: by what is left of f - f* where f* is known, by what f lost otherwise."""
+    """Return the winner: by f - f* at the end where f* is known, by the decrease of f otherwise."""
     verdict = "A teleport pays here" if race.teleport_wins else "A teleport does not pay here"
 
     def result(decrease: float) -> str:

@@ -91,7 +91,7 @@ class LocalSQP:
             )
         if not self.critical:
             return (
-                "The point reached is not second-order critical along its level set, so the SQP theorem promises no "
+                "The point reached is not second-order critical along its level set, so the SQP theorem predicts no "
                 "linear convergence to it."
             )
         if self.isolated:

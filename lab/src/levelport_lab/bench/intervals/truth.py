@@ -51,13 +51,13 @@ def _follow_valley(fun: Function, x: Tensor, index: int, sign: float, rise: floa
             step = V @ ((V.T @ (g / scale)) / (eigenvalues.abs().clamp_min(1e-12) + damping)) / scale
             trial = w.clone()
             trial[others] -= step
-            after, promised = float(fun(trial)), float(g @ step)
+            after, predicted = float(fun(trial)), float(g @ step)
             if after <= value:
-                done = promised <= 1e-9 * rise and value - after <= 1e-12 * max(rise, abs(value))
+                done = predicted <= 1e-9 * rise and value - after <= 1e-12 * max(rise, abs(value))
                 w, value, damping = trial, after, 0.1 * damping if damping > 1e-8 else 0.0
                 if done:
                     break
-            elif promised <= 1e-10 * rise or damping > 1e12:
+            elif predicted <= 1e-10 * rise or damping > 1e12:
                 break
             else:
                 damping = max(10.0 * damping, 1e-6)

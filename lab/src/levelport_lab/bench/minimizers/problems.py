@@ -4,7 +4,7 @@ Three groups: ``statistical`` models, ``function`` (CUTEst-like test functions, 
 and ``network`` (full batch, smooth activations). All are in float64 and differentiated by autograd.
 
 The method was developed on one half of the problems and is reported on the other. The half of a problem is a bit of
-the SHA-256 of its name, so that nobody chose it and a new problem does not move an old one.
+the SHA-256 of its name, so that it is not chosen by hand and a new problem does not move an old one.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def test_lengths_after_a_trial_are_those_of_a_parabola(slope: float, best: float
         assert another == pytest.approx(best, rel=1e-9)
     elif 0.601 <= share <= 1.499 or 0.5 * slope * best - growth < 0.0099:
         assert another is None
-    assert share <= 0.599 or another == ascent._another_length(step, predicted, growth, first=False)
+    assert share <= 0.601 or another == ascent._another_length(step, predicted, growth, first=False)
 
 
 @pytest.mark.parametrize("seed", [12, 25])

@@ -1,4 +1,4 @@
-"""Test functions of the plane with known minimisers, and convex quadratics with known teleports."""
+"""Test functions of the plane with known minimizers, and convex quadratics with known teleports."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Quadratic(Objective):
 
     @classmethod
     def random(cls, eigenvalues: Tensor, seed: int, minimum: float = 0.0) -> Quadratic:
-        """The given spectrum with random orthonormal eigenvectors and a Gaussian minimiser."""
+        """The given spectrum with random orthonormal eigenvectors and a Gaussian minimizer."""
         generator = torch.Generator().manual_seed(seed)
         d = len(eigenvalues)
         orthonormal = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64)).Q.to(eigenvalues)

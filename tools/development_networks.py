@@ -228,7 +228,7 @@ def _statistical() -> list[Model]:
 def _enter() -> None:
     """All of the above, under names that begin with "extra"."""
     both = SMOOTH | ROUGH
-    found = [Model("extra factorisation", "smooth", factorisation, (0, 5))]
+    found = [Model("extra factorization", "smooth", factorisation, (0, 5))]
     found += [Model("extra deep linear", "smooth", deep_linear, (0, 50))]
     for act, data, hidden, reg, seed, steps in BINARY:
         make = partial(binary, data, hidden, both[act], reg, seed)

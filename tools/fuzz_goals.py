@@ -31,7 +31,7 @@ Function = Callable[[Tensor], Tensor]
 
 
 def kinds(rng: random.Random, d: int, dtype: torch.dtype) -> dict[str, tuple[Function, Tensor]]:
-    """Functions of d variables without units, each with a minimiser or a point near one."""
+    """Functions of d variables without units, each with a minimizer or a point near one."""
     generator = torch.Generator().manual_seed(rng.randrange(2**31))
 
     def normal(*shape: int) -> Tensor:

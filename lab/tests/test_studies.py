@@ -406,7 +406,7 @@ def test_failed_task_is_no_result() -> None:
 
 
 def test_update_geometry_is_the_projection_that_scipy_finds() -> None:
-    """x⁺ solves max ⟨q/‖g‖², y - x⟩ - ‖y - x‖²/(2ρ) over the linearised level."""
+    """x⁺ solves max ⟨q/‖g‖², y - x⟩ - ‖y - x‖²/(2ρ) over the linearized level."""
     study = UpdateGeometry()
     points = study.geometry()
     x, g = points["x"], points["g"]

@@ -181,7 +181,7 @@ def derivatives(fun: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Ten
 def profile_end(fun: Callable[[Tensor], Tensor], x: Tensor, index: int, sign: float, rise: float) -> float:
     """The end of the interval of x[index] by a dense profile: ±∞ if f stays below the level for 400 steps.
 
-    The entry is moved outwards in steps that raise the profile by about a tenth of the rise; the others are minimised
+    The entry is moved outwards in steps that raise the profile by about a tenth of the rise; the others are minimized
     over by Newton's method with the exact Hessian, from the last solution extrapolated. The crossing is bisected.
     """
     rest = torch.arange(x.numel()) != index

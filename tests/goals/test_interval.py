@@ -111,7 +111,7 @@ def test_rise_or_confidence_is_required(given: dict[str, float]) -> None:
 
 
 def test_not_a_minimizer_is_an_error() -> None:
-    with pytest.raises(ObjectiveError, match=r"not a minimiser.*refine=True"):
+    with pytest.raises(ObjectiveError, match=r"not a minimizer.*refine=True"):
         levelport.interval(lambda v: (v**2).sum(), torch.ones(2), rise=1.0)
     with pytest.raises(ObjectiveError, match="negative eigenvalue"):
         levelport.interval(lambda v: v[0] ** 2 - v[1] ** 2, torch.zeros(2), rise=1.0)

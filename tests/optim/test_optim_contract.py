@@ -547,9 +547,9 @@ def test_an_optimizer_that_climbs_is_refused() -> None:
     weight = nn.Parameter(torch.tensor([2.0, 2.0], dtype=torch.float64))
     groups = [{"params": [weight]}, {"params": [nn.Parameter(torch.ones(1).double())], "maximize": True}]
     for optimizer in (torch.optim.SGD([weight], lr=0.01, maximize=True), torch.optim.Adam(groups)):
-        with pytest.raises(ValueError, match="minimise -loss"):
+        with pytest.raises(ValueError, match="minimize -loss"):
             Teleported(optimizer, At(2))
-        with pytest.raises(ValueError, match="minimise -loss"):
+        with pytest.raises(ValueError, match="minimize -loss"):
             Teleporter(optimizer, Never())
     Teleported(torch.optim.SGD([weight], lr=0.01, maximize=False), At(2))
 

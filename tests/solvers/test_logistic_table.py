@@ -16,7 +16,7 @@ from levelport.solvers import Auto
 
 
 def breast_cancer(penalty: float) -> LinearObjective:
-    """569 samples, standardised features and a bias column, labels ±1."""
+    """569 samples, standardized features and a bias column, labels ±1."""
     data = load_breast_cancer()
     features = (data.data - data.data.mean(0)) / data.data.std(0)
     X = np.hstack([features, np.ones((len(features), 1))])

@@ -125,7 +125,7 @@ def test_refusals_name_the_layer() -> None:
     shared[2].bias = shared[0].bias
     bad.append((shared, "0.bias and 2.bias.*one place"))
     normed = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), weight_norm(nn.Linear(3, 3)))
-    bad.append((normed, "weight of layer '2' is computed.*Remove the parametrisation"))
+    bad.append((normed, "weight of layer '2' is computed.*Remove the parametrization"))
     for module, words in bad:
         with pytest.raises(UnsupportedModuleError, match=words):
             Rescaling(module)

@@ -141,7 +141,7 @@ def mark(
 
 
 def mark_minimisers(axes: Axes, function: TestFunction) -> None:
-    """A cross at every global minimiser that is known."""
+    """A cross at every global minimizer that is known."""
     xs, ys = zip(*function.minimisers, strict=True)
     axes.plot(
         xs, ys, marker="+", color="0.1", markersize=10, markeredgewidth=1.6, linestyle="none", label="minimum",

@@ -151,7 +151,7 @@ def test_separable_sets_are_recognised(set_here: str) -> None:
 def test_no_other_set_is_separable(sets_here: list[str]) -> None:
     optima_here = {name: problem(f"logreg/{name}").optimum() for name in sets_here}
     assert {name for name, found in optima_here.items() if found.value == 0.0} == SEPARABLE & set(sets_here)
-    # Without a penalty the minimiser on tic-tac-toe is too far out for a proof, and says so.
+    # Without a penalty the minimizer on tic-tac-toe is too far out for a proof, and says so.
     assert {name for name, found in optima_here.items() if not found.certified} == {"tic-tac-toe"}
 
 

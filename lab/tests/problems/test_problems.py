@@ -178,7 +178,7 @@ def test_accuracy_of_the_optimum_is_that_of_scikit_learn() -> None:
     from sklearn.linear_model import LogisticRegression
 
     one = problem("logreg/breast-cancer-wisconsin", reg=1e-2)
-    # mean loss + reg‖w‖² is 1/(2 n reg) in scikit-learn's C; its intercept is free, ours is a penalised column.
+    # mean loss + reg‖w‖² is 1/(2 n reg) in scikit-learn's C; its intercept is free, ours is a penalized column.
     X = np.column_stack([one.train.inputs, np.ones(len(one.train))])
     model = LogisticRegression(C=1 / (2 * len(X) * 1e-2), fit_intercept=False, tol=1e-10, max_iter=10000)
     model.fit(X, one.train.targets)

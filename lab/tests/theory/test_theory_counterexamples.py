@@ -54,7 +54,7 @@ def test_second_order_huber_is_convex_and_smooth(knee: float) -> None:
 )
 @settings(max_examples=40)
 def test_teleported_gradient_is_no_newton_direction(extra: list[float], signs: list[float], knee: float) -> None:
-    """Any point with all |wᵢ| ≥ knee maximises the gradient norm on its sub-level set, with H = 0 and λ = 0."""
+    """Any point with all |wᵢ| ≥ knee maximizes the gradient norm on its sub-level set, with H = 0 and λ = 0."""
     w = torch.tensor([s * (knee + e) for s, e in zip(signs, extra, strict=False)], dtype=torch.float64)
     objective = FunctionObjective(lambda v: second_order_huber(v, knee), like=w)
     point = objective.at(w, curvature=True)
@@ -110,7 +110,7 @@ def test_flat_huber_descends_alike_with_and_without_teleports(start: float) -> N
 
 
 def test_flat_huber_has_other_maximisers() -> None:
-    """The repair: over {f ≤ f(w)} a maximiser may lower f for nothing, which the text overlooks."""
+    """The repair: over {f ≤ f(w)} a maximizer may lower f for nothing, which the text overlooks."""
     assert torch.equal(gradient_of(flat_huber, tensor(3.0, 0.0)), gradient_of(flat_huber, tensor(1.0, 7.0)))
     assert float(flat_huber(tensor(1.0, 7.0))) < float(flat_huber(tensor(3.0, 0.0)))
 
@@ -264,7 +264,7 @@ def test_penalised_relu_network_is_coercive_again() -> None:
 @given(seed=st.integers(0, 1000), t=st.floats(0.0, 5.0))
 @settings(max_examples=40)
 def test_gradient_norm_grows_along_convex_gradients(seed: int, t: float) -> None:
-    """Why a maximiser lies on the level set: f and ‖∇f‖ both grow along +∇f."""
+    """Why a maximizer lies on the level set: f and ‖∇f‖ both grow along +∇f."""
     generator = torch.Generator().manual_seed(seed)
     X = torch.randn(20, 3, generator=generator, dtype=torch.float64)
     y = torch.where(torch.rand(20, generator=generator) < 0.5, 1.0, -1.0).double()
@@ -278,5 +278,5 @@ def test_gradient_norm_grows_along_convex_gradients(seed: int, t: float) -> None
 def test_start_at_a_minimiser_is_refused() -> None:
     objective = FunctionObjective(half_square, like=tensor(0.0, 0.0))
     minimum = Minimum(tensor(0.0, 0.0), 0.0, 0.0, convex=True)
-    with pytest.raises(ValueError, match="already a minimiser"):
+    with pytest.raises(ValueError, match="already a minimizer"):
         constants_of(objective, tensor(0.0, 0.0), minimum)

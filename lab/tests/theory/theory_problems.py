@@ -111,9 +111,9 @@ def logistic_in_numpy(X: np.ndarray, y: np.ndarray, penalty: float) -> tuple[Cal
 
 
 def planar_oracle(objective: Objective, centre: np.ndarray, value: Callable, gradient_norm: Callable) -> Oracle:
-    """The global maximiser of ‖∇f‖ over {f ≤ f(w)} in the plane, by brute force on the boundary.
+    """The global maximizer of ‖∇f‖ over {f ≤ f(w)} in the plane, by brute force on the boundary.
 
-    For strictly convex f the maximiser lies on the boundary, which is star-shaped about w*: one radius per angle.
+    For strictly convex f the maximizer lies on the boundary, which is star-shaped about w*: one radius per angle.
     """
 
     def boundary(angles: np.ndarray, level: float) -> np.ndarray:

@@ -41,7 +41,7 @@ def improve(
     max_iterations: int = 10_000,
     callback: Callable[[ImproveRow], object] | None = None,
 ) -> ImproveResult[X]:
-    """Minimise ``goal`` while f stays at or below f(x) + rise.
+    """Minimize ``goal`` while f stays at or below f(x) + rise.
 
     Args:
         fun: f, a differentiable function of ``x`` that returns a scalar tensor, or an :class:`Objective`. With a module
@@ -52,7 +52,7 @@ def improve(
             :class:`~levelport.goals.Norm` or :class:`~levelport.goals.Distance`. With a module for ``x``: a callable
             without arguments, or Batches.
         rise: how far f may exceed f(x).
-        maximize: maximise the goal instead.
+        maximize: maximize the goal instead.
         tol: KKT tolerance on sin ∠(∇goal, -∇f).
         max_cost: gradient equivalents of f and the goal together.
         max_iterations: steps.

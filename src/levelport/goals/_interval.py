@@ -48,15 +48,15 @@ def interval(
     Args:
         fun: f, a differentiable function of ``x`` that returns a scalar tensor, or an :class:`Objective`. For
             confidence intervals a summed negative log-likelihood, without a penalty.
-        x: the minimiser of f: a tensor, or a list or dict of tensors; for an Objective, a flat vector.
+        x: the minimizer of f: a tensor, or a list or dict of tensors; for an Objective, a flat vector.
         quantity: a differentiable function of ``x`` that returns a scalar or a tensor, one interval per entry; or the
             positions of entries of ``x``, counted through all its tensors; None takes every entry.
         rise: the region is {f ≤ f(x) + rise}.
         confidence: takes the rise for a likelihood interval of this confidence: half the χ² quantile with one degree of
             freedom, 1.92 for 0.95. Exactly one of ``rise`` and ``confidence`` is required.
         bounds: of the parameters: a pair (lower, upper), each a number, None, or in the structure of ``x``; or a list
-            with a pair for every entry. ``x`` is the minimiser within them.
-        refine: minimise f from ``x`` first.
+            with a pair for every entry. ``x`` is the minimizer within them.
+        refine: minimize f from ``x`` first.
         names: of the quantities, for tables and plots.
         tol: allowed error of an end, relative to the half width.
         max_cost: gradient equivalents per end; None allows 2000.
@@ -69,7 +69,7 @@ def interval(
         searched for, but the points found for one quantity are tried for all others.
 
     Raises:
-        ObjectiveError: x is clearly not a minimiser, or a function is not a deterministic differentiable scalar.
+        ObjectiveError: x is clearly not a minimizer, or a function is not a deterministic differentiable scalar.
         ValueError: an argument makes no sense.
 
     Example:

@@ -5,7 +5,7 @@ Each entry of x is a function of an entry of u that cannot leave its bounds:
     lo ≤ x ≤ hi:   x = mid + half·sin u,
     lo ≤ x:        x = lo + s (√(u² + 1) - 1),        x ≤ hi:   x = hi - s (√(u² + 1) - 1),
 
-where the scale s is the distance of the minimiser from its bound; if it lies on it, the distance over which f rises by
+where the scale s is the distance of the minimizer from its bound; if it lies on it, the distance over which f rises by
 ``rise`` to first order. With x' and x'' the derivatives by u, entry by entry,
 
     ∇ᵤf = x'∘∇f,      ∇²ᵤf v = x'∘∇²f (x'∘v) + x''∘∇f∘v.
@@ -56,7 +56,7 @@ class Bounds:
                 "bounds: every lower bound must be below its upper bound; fix a parameter by leaving it out."
             )
         if bool(((x < lower) | (x > upper)).any()):
-            raise ObjectiveError("x lies outside its bounds; pass the minimiser within them.")
+            raise ObjectiveError("x lies outside its bounds; pass the minimizer within them.")
         return cls(lower, upper)
 
     def at_bound(self, x: Tensor, tol: Tensor | float = 0.0) -> Tensor:
@@ -65,7 +65,7 @@ class Bounds:
         return (self._two | self._low | self._high) & ((x - self.lower <= near) | (self.upper - x <= near))
 
     def set_scale(self, x: Tensor, gradient: Tensor, rise: float) -> None:
-        """The scale s of one-sided bounds, from the minimiser."""
+        """The scale s of one-sided bounds, from the minimizer."""
         distance = torch.where(self._low, x - self.lower, self.upper - x)
         first_order = torch.nan_to_num(rise / gradient.abs(), posinf=1.0)
         scale = torch.where(distance > 1e-3 * first_order, distance, first_order)

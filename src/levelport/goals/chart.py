@@ -1,11 +1,11 @@
 """Coordinates in which the problem has no units.
 
-With H ≈ ∇²f(x̂) at the minimiser x̂ and a rise r, write x = x̂ + T z with T Tᵀ = r H⁻¹ and F = (f - f(x̂))/r. Then
+With H ≈ ∇²f(x̂) at the minimizer x̂ and a rise r, write x = x̂ + T z with T Tᵀ = r H⁻¹ and F = (f - f(x̂))/r. Then
 
     F(z) ≈ ½ ‖z‖²,   the region {f ≤ f(x̂) + r} is {F ≤ 1}, nearly the ball ‖z‖ ≤ √2,
 
 and lengths, angles and tolerances in z mean the same whatever x, f and the quantity are measured in. H is brought to
-unit diagonal before it is factorised, so units of single parameters do not enter its condition either. Eigenvalues of
+unit diagonal before it is factorized, so units of single parameters do not enter its condition either. Eigenvalues of
 the scaled matrix below a floor are raised to it: along them f is flat as far as its digits tell.
 """
 
@@ -120,7 +120,7 @@ class Site:
 
 
 class Lowest:
-    """The lowest point met with F below ``threshold``: there the start was no minimiser."""
+    """The lowest point met with F below ``threshold``: there the start was no minimizer."""
 
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold

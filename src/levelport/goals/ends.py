@@ -1,6 +1,6 @@
 """One end of an interval: the repeated Wald step, and where the region is curved feasible SQP with a second look.
 
-With the Hessian at the minimiser as coordinates, regular likelihoods take two to five Wald steps. Searches that needed
+With the Hessian at the minimizer as coordinates, regular likelihoods take two to five Wald steps. Searches that needed
 six or more ended, by the Wald step's own test, up to 88 % short of the end in curved valleys (double exponential,
 overlapping peaks). So after five steps feasible SQP takes over, in the same coordinates and with the pairs found, and
 its answer is certified only if a Newton step along the level, with exact products, predicts no gain either.
@@ -55,7 +55,7 @@ class Task:
     """Data shared by the searches for all ends.
 
     Attributes:
-        region, start: the region and the minimiser in it.
+        region, start: the region and the minimizer in it.
         tol: allowed error of an end, relative to the half width.
         recycled: the inverse Hessian where the chart does not have it.
         at_bound: the start is on a bound of a parameter, from which no gradient leads away: searches begin beside it.
@@ -138,13 +138,13 @@ def _stationary(reading: Reading) -> bool:
 
 
 def _displaced(task: Task) -> Site:
-    """A point within the region beside the minimiser, in a direction that is no axis of anything."""
+    """A point within the region beside the minimizer, in a direction that is no axis of anything."""
     z = torch.cos(torch.arange(1, task.start.z.numel() + 1, device=task.start.z.device, dtype=task.start.z.dtype))
     return _shrunk(task, z * (0.5 / float(z.norm())))
 
 
 def _shrunk(task: Task, z: Tensor) -> Site:
-    """The point at z, or nearer to the minimiser if that is outside the region."""
+    """The point at z, or nearer to the minimizer if that is outside the region."""
     site = task.region.at(z)
     for _ in range(_SHRINKINGS):
         if site.feasible:

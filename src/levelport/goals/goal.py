@@ -1,4 +1,4 @@
-"""What is minimised over the region: a scalar function of x with its gradient, and ready-made ones.
+"""What is minimized over the region: a scalar function of x with its gradient, and ready-made ones.
 
 Goals are objectives, so that they count what they cost. An entry of x, or any other linear function ⟨c, x⟩, needs no
 evaluation and costs nothing.

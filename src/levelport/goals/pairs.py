@@ -1,6 +1,6 @@
 """L-BFGS around a known scale: an approximate inverse Hessian from a base and pairs of steps and gradient changes.
 
-In the coordinates of :mod:`levelport.goals.chart` the base is the identity, since the Hessian at the minimiser is;
+In the coordinates of :mod:`levelport.goals.chart` the base is the identity, since the Hessian at the minimizer is;
 where no Hessian was taken it is γ I with γ = sᵀy/yᵀy of the newest pair. Pairs without positive curvature are
 skipped, or damped (Powell 1978) where the caller asks for it.
 """

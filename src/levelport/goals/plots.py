@@ -1,4 +1,4 @@
-"""Pictures of results, by matplotlib: one call, one labelled picture. Needs the extra ``levelport[plot]``."""
+"""Pictures of results, by matplotlib: one call, one labeled picture. Needs the extra ``levelport[plot]``."""
 
 from __future__ import annotations
 

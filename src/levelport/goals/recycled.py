@@ -1,4 +1,4 @@
-"""The inverse Hessian at the minimiser where it is too large to form: conjugate gradients whose directions are kept.
+"""The inverse Hessian at the minimizer where it is too large to form: conjugate gradients whose directions are kept.
 
 Conjugate gradients on H w = p give directions sᵢ with sᵢᵀHsⱼ = δᵢⱼ (normalised here). With sᵢ and yᵢ = H sᵢ as rows of
 S and Y,
@@ -24,7 +24,7 @@ _MOST = 500  # directions kept at the most
 
 
 class Recycled:
-    """B⁻¹ of F at the minimiser ``start``; :meth:`solve` extends it."""
+    """B⁻¹ of F at the minimizer ``start``; :meth:`solve` extends it."""
 
     def __init__(self, region: Region, start: Site) -> None:
         self._region, self._start = region, start

@@ -18,7 +18,7 @@ class EndStatus(Enum):
     CURVED = "the region is strongly curved here: an inner bound, the true end may lie further out"
     UNBOUNDED = "no end was found: f stays below the level far beyond the Wald interval"
     AT_BOUND = "the end is at a bound of the parameters"
-    NEW_MINIMUM = "f is lower elsewhere than at x, so x is not the minimiser this interval assumes"
+    NEW_MINIMUM = "f is lower elsewhere than at x, so x is not the minimizer this interval assumes"
     BUDGET = "max_cost was spent before the end was reached: an inner bound"
     FAILED = "no end was found for numerical reasons"
 
@@ -63,8 +63,8 @@ class End(Generic[X]):
         wald: the end of the Wald interval.
         cost: evaluations of f and of the quantity for this end, without the common set-up.
         iterations: steps taken.
-        direction: for an unbounded end, the direction from the minimiser to ``x``, of length 1; None otherwise.
-        minimum, minimum_value: a point met on the way where f is lower than at the minimiser given; None otherwise.
+        direction: for an unbounded end, the direction from the minimizer to ``x``, of length 1; None otherwise.
+        minimum, minimum_value: a point met on the way where f is lower than at the minimizer given; None otherwise.
     """
 
     name: str
@@ -100,12 +100,12 @@ class IntervalResult(Generic[X]):
     """The outcome of :func:`levelport.interval`.
 
     Attributes:
-        estimate, lower, upper: the quantity at the minimiser and its ends: floats for a scalar quantity, tensors for a
+        estimate, lower, upper: the quantity at the minimizer and its ends: floats for a scalar quantity, tensors for a
             vector, the structure of x where every entry of x was asked for.
         wald_lower, wald_upper: the Wald interval, in the same form.
         ends: (lower end, upper end) per quantity.
         names: of the quantities.
-        x: the minimiser used, which differs from the input where ``refine=True`` moved it.
+        x: the minimizer used, which differs from the input where ``refine=True`` moved it.
         value: f there.
         rise, confidence: what was asked for; ``confidence`` is None where ``rise`` was given.
         decrement: ½ gᵀH⁻¹g/rise at ``x``: how far f is from its minimum, as a share of the rise, by a quadratic model.
@@ -191,7 +191,7 @@ class ProfileResult(Generic[X]):
         rises: in ascending order.
         lower, upper: one list per quantity with an end per rise.
         ends: the same as :class:`End`, (lower, upper) per quantity and rise.
-        value: f at the minimiser.
+        value: f at the minimizer.
         setup, cost: evaluations shared by all, and all evaluations with the seconds.
     """
 
@@ -260,11 +260,11 @@ class ContourResult(Generic[X]):
 
     Attributes:
         names: of the two quantities.
-        estimate: their values at the minimiser.
+        estimate: their values at the minimizer.
         points: pairs of values, around the estimate; (inf, inf) where no boundary was found.
         ends: the boundary points as :class:`End`, with x, status and price.
         hull: the points are those of the region's convex hull only.
-        value, rise, confidence: f at the minimiser and what was asked for.
+        value, rise, confidence: f at the minimizer and what was asked for.
         setup, cost: evaluations shared by all, and all evaluations with the seconds.
     """
 

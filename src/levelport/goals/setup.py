@@ -1,4 +1,4 @@
-"""What all ends share: the checked minimiser, the Hessian there, and the region for a given rise."""
+"""What all ends share: the checked minimizer, the Hessian there, and the region for a given rise."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from levelport.objectives.function import as_objective
 from levelport.objectives.structure import Structure, X
 from levelport.vectors import all_finite, norm
 
-_CLEARLY = 1e-2  # share of the rise that a Newton step may lower f by before x is no minimiser
+_CLEARLY = 1e-2  # share of the rise that a Newton step may lower f by before x is no minimizer
 _ALWAYS = 100  # dimension up to which the Hessian is always taken
-_LARGEST = 1000  # dimension from which it never is: it has to be factorised
+_LARGEST = 1000  # dimension from which it never is: it has to be factorized
 _PER_QUANTITY = 15  # products per end that conjugate gradients take instead, as measured on multinomial regressions
 _PRODUCTS = 20
 _NEWTON = 100  # steps of refine=True
@@ -56,7 +56,7 @@ def rise_of(rise: float | None, confidence: float | None, *, freedom: int = 1) -
 
 @dataclass
 class Setup(Generic[X]):
-    """The minimiser x̂, checked, and the Hessian there where it pays.
+    """The minimizer x̂, checked, and the Hessian there where it pays.
 
     Attributes:
         objective, structure, point: f, the shape of the user's x, and x̂ evaluated.
@@ -218,7 +218,7 @@ def prepare(
     refine: bool = False,
     bounds: Any = None,
 ) -> Setup[X]:
-    """Check that ``x`` is a minimiser and take what is needed there for ``ends`` ends."""
+    """Check that ``x`` is a minimizer and take what is needed there for ``ends`` ends."""
     objective, structure, flat = as_objective(fun, x)
     before = objective.cost
     limits = None
@@ -247,8 +247,8 @@ def prepare(
         decrement = 0.5 * float(pulled @ pulled)
         if chart.least < -max(1e-6, 1e4 * torch.finfo(objective.dtype).eps):
             raise ObjectiveError(
-                "x is not a minimiser of fun: the Hessian there has a negative eigenvalue, so f falls along some "
-                "direction. Pass the minimiser, or refine=True to minimise from x first."
+                "x is not a minimizer of fun: the Hessian there has a negative eigenvalue, so f falls along some "
+                "direction. Pass the minimizer, or refine=True to minimize from x first."
             )
     elif point.gradient_norm > 0.0:
         region = Region(objective, Chart(flat), point.value, rise, point.value + rise)
@@ -257,8 +257,8 @@ def prepare(
         decrement = 0.5 * rise * doubled
     if decrement > _CLEARLY * rise:
         raise ObjectiveError(
-            f"x is not a minimiser of fun: a Newton step would lower f by about {decrement:.3g}, "
-            f"{decrement / rise:.1%} of the rise {rise:.4g} (‖∇f‖ = {point.gradient_norm:.3g}). Pass the minimiser, or "
-            "refine=True to minimise from x first."
+            f"x is not a minimizer of fun: a Newton step would lower f by about {decrement:.3g}, "
+            f"{decrement / rise:.1%} of the rise {rise:.4g} (‖∇f‖ = {point.gradient_norm:.3g}). Pass the minimizer, or "
+            "refine=True to minimize from x first."
         )
     return made(chart, decrement)

@@ -1,4 +1,4 @@
-"""The repeated Wald step: the smallest h over {F ≤ 1}, from the minimiser.
+"""The repeated Wald step: the smallest h over {F ≤ 1}, from the minimizer.
 
 Take h as linear and F as quadratic with Hessian B, an approximation of ∇²(F + h/μ). With p = ∇h, g = ∇F and the slack
 1 - F, the model
@@ -9,7 +9,7 @@ has the solution
 
     d = -B⁻¹g - κ B⁻¹p,      κ = √((2 slack + ⟨g, B⁻¹g⟩)/⟨p, B⁻¹p⟩) = 1/μ.
 
-At the minimiser, where g = 0, its end point is the end of the Wald interval. The step is repeated with B corrected by
+At the minimizer, where g = 0, its end point is the end of the Wald interval. The step is repeated with B corrected by
 pairs (Δx, Δ∇F + κ Δ∇h). A trial point above the level is shortened along d where it is far out, and pulled back along
 -B⁻¹g where it is near. Every accepted point lies in the region and lowers h.
 
@@ -46,7 +46,7 @@ class Search:
 
     Attributes:
         site, reading: the best point so far: F and its gradient, sign·h and its gradient.
-        origin: sign·h at the minimiser.
+        origin: sign·h at the minimizer.
         wald: the gain of the first step, half the Wald interval's width.
         width: how far h has come.
         price: μ of the last model, in units of F.
@@ -145,7 +145,7 @@ class _Step:
         self.d, self.v, self.gv, self.gain, self.far = d, v, gv, gain, far
         self.a, self.t = 1.0, 0.0
         self.agrees = False
-        self.pulls = gv > 1e-3  # at the minimiser ∇F = 0 and there is no way back but the ray itself
+        self.pulls = gv > 1e-3  # at the minimizer ∇F = 0 and there is no way back but the ray itself
 
     def trial(self) -> Site:
         z = self.search.site.z + self.a * self.d

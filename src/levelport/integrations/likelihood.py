@@ -30,7 +30,7 @@ class Likelihood:
 
     Args:
         fun: f(x).
-        x: the minimiser.
+        x: the minimizer.
         rise: what differences are scaled by.
         jac: the gradient, or None for differences.
         hess: the Hessian as a matrix, or None for differences of gradients.

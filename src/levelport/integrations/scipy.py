@@ -67,7 +67,7 @@ def scipy_method(
     from scipy.optimize import OptimizeResult, OptimizeWarning
 
     if bounds is not None or constraints:
-        raise ValueError("levelport minimises without bounds and constraints; SciPy's 'trust-constr' takes them.")
+        raise ValueError("levelport minimizes without bounds and constraints; SciPy's 'trust-constr' takes them.")
     if maxiter is not None:
         checks.whole("maxiter", maxiter)
     checks.number("gtol" if tol is None else "tol", gtol if tol is None else tol, at_least=0.0)
@@ -175,10 +175,10 @@ def interval(
     names: list[str] | None = None,
     **options: Any,
 ) -> Any:
-    """Likelihood intervals of the parameters of a negative log-likelihood that SciPy has minimised.
+    """Likelihood intervals of the parameters of a negative log-likelihood that SciPy has minimized.
 
     Args:
-        result: what ``scipy.optimize.minimize`` returned; its ``x`` is the minimiser.
+        result: what ``scipy.optimize.minimize`` returned; its ``x`` is the minimizer.
         fun: the summed negative log-likelihood, ``fun(x, *args)``.
         quantity: a torch function of the parameters, positions of parameters, or None for all of them.
         jac, hess: derivatives, or None for differences.

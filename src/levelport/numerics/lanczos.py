@@ -6,7 +6,7 @@ vectors v_i = Q u_i is separable,
 
     f(x + Σ a_i v_i) ≈ f(x) + Σ c_i a_i + ½ θ_i a_i²,
 
-so that its constrained minimiser and its largest gradient are closed forms. Rows are added one HVP at a time; the basis
+so that its constrained minimizer and its largest gradient are closed forms. Rows are added one HVP at a time; the basis
 is kept orthonormal by explicit re-orthogonalisation, because the extreme Ritz pairs are what is wanted.
 """
 
@@ -133,7 +133,7 @@ class KrylovModel(Lanczos):
         return float(self.ritz_values[-1])
 
     def residual(self, coordinates: Tensor) -> float:
-        """‖(H + σ) s + g‖ at a minimiser s of the model, from :meth:`descent`: all of it lies outside the space."""
+        """‖(H + σ) s + g‖ at a minimizer s of the model, from :meth:`descent`: all of it lies outside the space."""
         return self._next_norm * abs(float(self._ritz_basis[-1] @ coordinates))
 
     def convex(self) -> bool:
@@ -142,7 +142,7 @@ class KrylovModel(Lanczos):
         return float(self.ritz_values[0]) > floor
 
     def descent(self, radius: float = math.inf) -> tuple[Tensor, float]:
-        """The minimiser of the model within ``radius``, in Ritz coordinates, and the decrease that it predicts.
+        """The minimizer of the model within ``radius``, in Ritz coordinates, and the decrease that it predicts.
 
         a_i = -c_i / (θ_i + σ) with the least σ ≥ 0 that makes θ + σ positive and keeps the step inside.
         """

@@ -14,7 +14,7 @@ from levelport.objectives.linear import LinearObjective
 from levelport.vectors import inner, norm
 
 DENSE_LIMIT = 3000
-"""Largest number of parameters of a linear model for which the Hessian is formed and factorised."""
+"""Largest number of parameters of a linear model for which the Hessian is formed and factorized."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ def newton_step(point: Point, *, tolerance: float, max_hvps: int) -> NewtonStep:
 
 @dataclass(frozen=True)
 class Minimum:
-    """A minimiser as found: ``value`` is an upper bound on f* and ``gradient_norm`` says how good.
+    """A minimizer as found: ``value`` is an upper bound on f* and ``gradient_norm`` says how good.
 
     For μ-strongly convex f, value - f* ≤ gradient_norm²/(2μ) and ‖x - w*‖ ≤ gradient_norm/μ. ``convex`` is False if
     negative curvature was met on the way: then this is a local minimum at best. ``steps`` counts Newton steps.
@@ -91,7 +91,7 @@ def find_minimum(
 
     Far away steps are halved until the value falls enough (Armijo). Close to the minimum rounding hides the value's
     decrease; there full steps are taken as long as the gradient norm still falls. The Hessian of a linear model is
-    factorised up to ``dense_limit`` parameters; all others are applied by conjugate gradients.
+    factorized up to ``dense_limit`` parameters; all others are applied by conjugate gradients.
     """
     if start is None:
         start = torch.zeros(objective.dimension, dtype=objective.dtype, device=objective.device)

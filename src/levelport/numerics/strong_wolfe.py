@@ -114,7 +114,7 @@ def _extrapolate(before: _Trial, last: _Trial) -> float:
 
 
 def _interpolate(low: _Trial, high: _Trial) -> float:
-    """The minimiser of the parabola through φ(low), φ'(low), φ(high), kept away from both ends."""
+    """The minimizer of the parabola through φ(low), φ'(low), φ(high), kept away from both ends."""
     width = high.t - low.t
     if math.isfinite(high.value):
         bend = high.value - low.value - low.slope * width

@@ -8,7 +8,7 @@ With rows xᵢ of the data matrix X, predictions Z = X W and a loss ℓ per samp
 
 Z, R and D are computed once per point and kept, so value, gradient and HVPs at one point share products with
 X: a value takes one product, the gradient one more, each HVP two. A constant column of X is an intercept, and is
-penalised like every other weight.
+penalized like every other weight.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def check_leaves(leaves: list[Tensor], whole: str = "x", *, alone: bool = False)
             raise ObjectiveError(f"{where} has the dtype {leaf.dtype}; use a floating-point tensor: x.double().")
         if leaf.dtype.itemsize == 1:
             raise ObjectiveError(
-                f"{where} has the dtype {leaf.dtype}, in which neighbouring numbers differ by 12 % and sums are not "
+                f"{where} has the dtype {leaf.dtype}, in which neighboring numbers differ by 12 % and sums are not "
                 "defined. Teleport on a copy in higher precision: x.float()."
             )
         if leaf.dtype != leaves[0].dtype or leaf.device != leaves[0].device:

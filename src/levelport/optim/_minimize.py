@@ -84,7 +84,7 @@ def minimize(
     max_seconds: float = math.inf,
     callback: Callback | None = None,
 ) -> MinimizeResult[Start]:
-    """Minimise ``fun`` from ``x0`` by descent steps and teleports.
+    """Minimize ``fun`` from ``x0`` by descent steps and teleports.
 
     The default is L-BFGS with a long memory. On problems that take it more than some eighty gradients, Krylov teleports
     probe the curvature while that pays, and what they learn goes into the memory

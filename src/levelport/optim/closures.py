@@ -89,7 +89,7 @@ class StepLoss:
         self._holders = list(parameters)  # a layer frozen on the way still holds its last gradient
         self._parameters = [p for p in self._holders if p.requires_grad]
         if not self._parameters:
-            raise ObjectiveError("no parameter has requires_grad=True, so there is nothing to optimise.")
+            raise ObjectiveError("no parameter has requires_grad=True, so there is nothing to optimize.")
         self._after_backward = after_backward
         self._either = either
         self._advice = advice

@@ -232,7 +232,7 @@ class Every(Schedule):
 
 @dataclass(frozen=True)
 class At(Schedule):
-    """At the listed steps. ``At(0)`` teleports once, before the first: teleportation as initialisation.
+    """At the listed steps. ``At(0)`` teleports once, before the first: teleportation as initialization.
 
     Algorithm 1 of the paper has blocks of consecutive teleports: ``At([*range(5, 8), 40])``.
     """

@@ -55,7 +55,7 @@ def check_optimizer(optimizer: object) -> None:
     if any(group.get("maximize", False) for layer in _layers(optimizer) for group in layer.param_groups):
         raise ValueError(
             "the optimizer has maximize=True, but teleports never raise the loss, so that they would work against it. "
-            "Leave maximize out and minimise -loss instead."
+            "Leave maximize out and minimize -loss instead."
         )
 
 

@@ -2,7 +2,7 @@
 
 At w with g = ∇f(w), the Lanczos model of :mod:`levelport.numerics.lanczos` grows until the residual of its Newton
 system is at most min(½, (‖g‖/‖g₀‖)^0.3) ‖g‖, g₀ the first gradient of the run: coarse at first, finer later.
-Two vectors past the first negative Ritz value it stops as well. With s its minimiser within the trust radius, δ the
+Two vectors past the first negative Ritz value it stops as well. With s its minimizer within the trust radius, δ the
 decrease that it predicts and (θ, v) its top Ritz pair, ⟨v, s⟩ ≤ 0,
 
     w⁺ = w + s + a v,      a = 0.8 √(2 δ/θ),

@@ -6,7 +6,7 @@ g = ∇f(x), q = ∇²f(x) g and the level f(w), one update (their update-rule p
     c  = (ρ ⟨g, q⟩/‖g‖² + f(x) - f(w))/‖g‖,
     x⁺ = x + ρ q/‖g‖² - c₊ g/‖g‖,
 
-which maximises the linearised ½ log ‖∇f‖² minus ‖x⁺ - x‖²/(2ρ) over the linearised sub-level set. The step ρ is
+which maximizes the linearized ½ log ‖∇f‖² minus ‖x⁺ - x‖²/(2ρ) over the linearized sub-level set. The step ρ is
 shrunk until the merit function φ(x) = log ‖∇f(x)‖ - γ p(x), with the violation p(x) = (f(x) - f(w))₊, has grown enough.
 What "enough" is, what γ is and what happens where no ρ will do is told twice, in the text and by the released code, and
 the two differ in ways that decide whether the solver converges. Both are here, as two modes.
@@ -31,7 +31,7 @@ returns           the best feasible point                        the last iterat
 ================  =============================================  ===============================================
 
 *Two readings of the text.* The listing of Algorithm 2 is not in the TeX source that is public. The prose says to
-initialise ρ at 0.1 and to backtrack at most 25 times; whether each search begins at ρ again (``search="restart"``) or
+initialize ρ at 0.1 and to backtrack at most 25 times; whether each search begins at ρ again (``search="restart"``) or
 goes on from where the last one ended (``search="continue"``, the default here) it does not say. It matters: on
 Goldstein-Price the first reading reaches a KKT point in 16 iterations, the second stalls.
 
@@ -48,7 +48,7 @@ rare: one in twenty teleports of ReLU networks on five of the paper's data sets.
 
 Where text and code are silent, or agree, this file decides as follows.
 
-* *KKT test.* ‖P q‖²/‖g‖⁴ ≤ ε and p ≤ δ: the residual is normalised and squared as in the released runs.
+* *KKT test.* ‖P q‖²/‖g‖⁴ ≤ ε and p ≤ δ: the residual is normalized and squared as in the released runs.
 * *Level-set mode.* c is not clipped, and p = |f(x) - f(w)|.
 * *Trust radius.* Unknown to the text; where the caller sets one, a step that leaves it is rejected like one that fails
   the merit test, and the solve ends at 99 % of it.

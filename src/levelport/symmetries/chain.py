@@ -2,7 +2,7 @@
 
 A hidden unit between two layers may be rescaled, x ↦ c x with c > 0 on the way in and 1/c on the way out, where
 everything in between is positively homogeneous and keeps units apart: φ(c x) = c φ(x). ReLU, leaky ReLU, dropout,
-pooling over positions and flattening are; tanh, softplus and every kind of normalisation are not.
+pooling over positions and flattening are; tanh, softplus and every kind of normalization are not.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def _check_parameters(module: nn.Module, chain: Chain) -> None:
                 continue
             if not isinstance(parameter, nn.Parameter) or id(parameter) not in owners:
                 raise UnsupportedModuleError(
-                    f"the {kind} of layer {name!r} is computed from other parameters (a parametrisation), which do not "
-                    "move with it. Remove the parametrisation first."
+                    f"the {kind} of layer {name!r} is computed from other parameters (a parametrization), which do not "
+                    "move with it. Remove the parametrization first."
                 )
             if len(owners[id(parameter)]) > 1:
                 raise UnsupportedModuleError(
@@ -116,7 +116,7 @@ def _check_widths(chain: Chain, junction: int) -> None:
     if taken != width and not (flattened and taken % width == 0):
         raise UnsupportedModuleError(
             f"layer {chain.names[junction]!r} has {width} outputs and layer {chain.names[junction + 1]!r} takes "
-            f"{taken}; they are no neighbours."
+            f"{taken}; they are no neighbors."
         )
 
 

@@ -57,7 +57,7 @@ class Competitor:
     method: Method
 
     def run(self, objective: Metered, instance: Instance) -> None:
-        """Minimise until the objective says that it is enough, or the method gives up."""
+        """Minimize until the objective says that it is enough, or the method gives up."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # complaints about line searches are answered by the records

@@ -1,12 +1,12 @@
 """What makes ``minimize`` fast: the teleport, or the descent inside it? One small table of costs.
 
 Logistic regression on all of scikit-learn's breast-cancer data, f(w) = mean log(1 + exp(-y x·w)) + reg ‖w‖² from w = 0,
-features standardised, a bias column. The cost of a method is the number of gradient equivalents (value ½, gradient 1,
+features standardized, a bias column. The cost of a method is the number of gradient equivalents (value ½, gradient 1,
 HVP 2) it has spent when (f - f*)/(f(0) - f*) first falls to each accuracy.
 
 The control takes the descent of the default teleport and leaves out its climb: it is no teleport, because the gradient
 may shrink, and everything else is the same. If the control is as fast, the climb, which is what makes it a teleport, is
-not what pays. Certified teleports, which really maximise the gradient norm, are run next to both.
+not what pays. Certified teleports, which really maximize the gradient norm, are run next to both.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 For every network the optimizer runs twice through the same meter, with teleports and without. At every cost from 100 on
 the best losses so far are compared; the largest ratio and the last are kept. Step sizes of SGD are tuned beforehand,
-without teleports: short runs over a grid, judged by their last loss, until the best step size has a worse neighbour on
+without teleports: short runs over a grid, judged by their last loss, until the best step size has a worse neighbor on
 both sides.
 ``minimize`` is compared with gradient descent by the same line search. Adam's default is ``Never``, so that with and
 without are the same run: nothing to measure.
@@ -49,7 +49,7 @@ SINCE = 100.0
 TUNING = 100.0
 """Gradient equivalents of a run that tunes a step size."""
 FACTOR = math.sqrt(10.0)
-"""Between neighbouring step sizes."""
+"""Between neighboring step sizes."""
 TUNED = ("SGD",)
 
 
@@ -100,7 +100,7 @@ class EqualCostSpec(RunSpec):
 
 
 def tuned_inside(loss: Callable[[float], float], guess: float) -> tuple[float, float, float]:
-    """A step size that is better than both its neighbours on the grid, and how much higher the losses there are."""
+    """A step size that is better than both its neighbors on the grid, and how much higher the losses there are."""
     known: dict[int, float] = {}
 
     def at(index: int) -> float:

@@ -1,7 +1,7 @@
 """A better goal at the same loss: :func:`levelport.improve` beside SLSQP, trust-constr, cooper and an augmented
 Lagrangian.
 
-    minimise h(x)   over   {f(x) ≤ 1.01 f*},        from the minimiser of f
+    minimize h(x)   over   {f(x) ≤ 1.01 f*},        from the minimizer of f
 
 Convex: logistic regression on eight data sets with three goals (smoothed L1 norm, squared norm, parity gap). Networks:
 a small classifier with three goals (squared norm, loss on a second task, loss on samples to forget, negated and

@@ -3,7 +3,7 @@
 * logistic: the twenty UCI sets, six penalties, from w = 0, with certified optima: 120 problems.
 * quadratic: 200 variables, condition 1e2, 1e4 and 1e6, eigenvalues evenly spaced in the logarithm.
 * function: the test functions, and Rosenbrock's in ten variables.
-* network: fully connected networks on UCI sets, from their usual initialisation.
+* network: fully connected networks on UCI sets, from their usual initialization.
 * all samples: a logistic problem that no test set is split from, for the small table of costs.
 """
 

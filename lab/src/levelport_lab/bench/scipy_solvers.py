@@ -88,7 +88,7 @@ class ScipySolver(Solver):
 
 
 class _Problem:
-    """½ log ‖∇f‖² to be maximised, as SciPy asks for it: function by function, often at the same x."""
+    """½ log ‖∇f‖² to be maximized, as SciPy asks for it: function by function, often at the same x."""
 
     def __init__(self, problem: TeleportProblem, monitor: Monitor) -> None:
         self.problem = problem
@@ -116,7 +116,7 @@ class _Problem:
         return _as_numpy(self.at(x).gradient)
 
     def merit(self, x: Vector) -> float:
-        """-½ log ‖∇f‖², to be minimised."""
+        """-½ log ‖∇f‖², to be minimized."""
         size = self.at(x).gradient_norm
         return -math.log(size) if size > 0.0 and math.isfinite(size) else math.inf
 

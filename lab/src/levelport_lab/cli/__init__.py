@@ -37,7 +37,7 @@ def levelport(
         typer.Option("--version", help="Print the version and leave.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Sub-level-set teleportation for PyTorch: solve, optimise, reproduce, measure."""
+    """Sub-level-set teleportation for PyTorch: solve, optimize, reproduce, measure."""
 
 
 app.command("teleport")(teleport_function)

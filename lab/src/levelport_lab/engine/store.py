@@ -2,7 +2,7 @@
 
 * A shard is there in full or not at all (:mod:`levelport_lab.problems.atomic`).
 * Its name is the key of the specification. Two processes that compute the same task write the same name: the second
-  rename replaces the first, and nothing is counted twice. Copies under other names are recognised by the key inside.
+  rename replaces the first, and nothing is counted twice. Copies under other names are recognized by the key inside.
 * A shard carries, in its metadata, the SHA-256 of all its other bytes, which is compared before anything else looks at
   them. Shards of version 0.1.0 have none; parquet's checksums of pages protect their runs, the key their specification.
 * A shard whose content is damaged, or belongs to another name, is moved to ``damaged/`` and reported; its task counts

@@ -101,7 +101,7 @@ class NewtonStudy(Study):
     quantities: ClassVar[tuple[str, ...]] = ("best_value",)
 
     def problems(self, setup: Setup) -> list[tuple[str, int]]:
-        """Names and iterations, without regularisation as in the paper, whose text does not name them all."""
+        """Names and iterations, without regularization as in the paper, whose text does not name them all."""
         sets = {
             "full": (("hill-valley", "chess-krvkp", "tic-tac-toe"), ("breast-cancer", "horse-colic", "ozone")),
             "quick": (("chess-krvkp", "ionosphere", "tic-tac-toe"), ("blood", "pima")),

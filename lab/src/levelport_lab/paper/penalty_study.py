@@ -1,4 +1,4 @@
-"""Figure 7: success against the strength of regularisation."""
+"""Figure 7: success against the strength of regularization."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Regularisation(NetworkProfile):
     """Figure 7: the runs of Figure 4, seen by penalty."""
 
     name = "fig7"
-    title = "Success against the strength of regularisation, ReLU networks"
-    statement = "All {half} methods solve more network problems when the regularisation is large."
+    title = "Success against the strength of regularization, ReLU networks"
+    statement = "All {half} methods solve more network problems when the regularization is large."
     ceiling = False
 
     def by_reg(self, name: HalfName, setup: Setup, results: Results) -> dict[Variant, dict[float, float]]:
@@ -52,7 +52,7 @@ class Regularisation(NetworkProfile):
                     panel.plot(regs, list(shares.values()), color=colour, linestyle=style, marker="o", ms=2.5)
                 panel.set_xscale("log")
                 panel.set_ylim(-0.03, 1.03)
-                panel.set_xlabel("regularisation strength")
+                panel.set_xlabel("regularization strength")
                 panel.set_ylabel("data sets solved")
                 panel.set_title(f"{name}, {SOLVER_TITLES[solver]}")
         legend_below(figure, method_legend())

@@ -2,7 +2,7 @@
 
 Gradient descent with an Armijo line search (c = ½, first step size 1, factor 0.8), the same after a teleport, and
 Newton's method with a fixed step size, from one start. The teleport aligns the gradient with an eigenvector of the
-Hessian, so on a quadratic the step after it is a Newton step and lands on the minimiser.
+Hessian, so on a quadratic the step after it is a Newton step and lands on the minimizer.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class UpdateGeometry(Study):
     """Figure 2: nothing to run, one update drawn."""
 
     name = "fig2"
-    title = "One update of the published solver on a quadratic: ascent, projection, two linearised levels"
+    title = "One update of the published solver on a quadratic: ascent, projection, two linearized levels"
 
     hessian: ClassVar[tuple[tuple[float, float], ...]] = ((2.0, 0.0), (0.0, 8.0))
     start: ClassVar[tuple[float, float]] = (2.0**0.5, 0.5**0.5)
@@ -197,7 +197,7 @@ class UpdateGeometry(Study):
         return []
 
     def geometry(self) -> dict[str, np.ndarray]:
-        """x, the ascent step x + ρ q/‖g‖², and its projection x⁺ onto the linearised sub-level set {⟨g, y - x⟩ ≤ 0}."""
+        """x, the ascent step x + ρ q/‖g‖², and its projection x⁺ onto the linearized sub-level set {⟨g, y - x⟩ ≤ 0}."""
         hessian = torch.tensor(self.hessian, dtype=torch.float64)
         x = torch.tensor(self.start, dtype=torch.float64)
         g = hessian @ x
@@ -225,7 +225,7 @@ class UpdateGeometry(Study):
         tangent = np.array([-g[1], g[0]]) / np.linalg.norm(g)
         line = np.stack([x - 8.0 * tangent, x + 8.0 * tangent])
         panel.plot(*line.T, color=GREEN, zorder=2)
-        # The next linearisation, at x⁺, which lies above the level: its line does not pass through x⁺.
+        # The next linearization, at x⁺, which lies above the level: its line does not pass through x⁺.
         normal = hessian @ after
         foot = after + (level - 0.5 * after @ normal) / (normal @ normal) * normal
         along = np.array([-normal[1], normal[0]]) / np.linalg.norm(normal)
@@ -259,7 +259,7 @@ class UpdateGeometry(Study):
             ("ascent on the gradient norm", {"color": ORANGE}),
             ("projection", {"color": BLUE, "linestyle": "dashed"}),
             ("update", {"color": RED}),
-            ("level linearised at $x_t$", {"color": GREEN}),
+            ("level linearized at $x_t$", {"color": GREEN}),
             ("and at $x_{t+1}$", {"color": PURPLE}),
         ]
         legend_below(figure, entries)

@@ -227,7 +227,7 @@ def scored(
 
 
 def best_value(half: Half, setup: Setup, results: Results, problem: str, reg: float, lowest: float) -> float | None:
-    """f*, of f or (released protocol) of the loss without its penalty, at the minimiser of f.
+    """f*, of f or (released protocol) of the loss without its penalty, at the minimizer of f.
 
     It is exact and certified for logistic regression; for networks it is ``lowest``, the smallest value that any run of
     the half has seen. ``setup.reference`` may ask for the paper's estimate or the authors' own numbers instead; None

@@ -274,7 +274,7 @@ class LogisticInitialisation(ProfileStudy):
     """Figure 9."""
 
     name = "fig9"
-    title = "Initialisation by teleportation, logistic regression"
+    title = "Initialization by teleportation, logistic regression"
     model = "logreg"
     statement = "Teleporting at the start harms every {half} method on logistic regression."
     initial = True
@@ -287,7 +287,7 @@ class NetworkInitialisation(ProfileStudy):
     """Figure 10."""
 
     name = "fig10"
-    title = "Initialisation by teleportation, ReLU networks"
+    title = "Initialization by teleportation, ReLU networks"
     model = "network"
     statement = "Teleporting at the start helps {half} SPS and Norm. SGD on networks, and harms SGD-M."
     initial = True

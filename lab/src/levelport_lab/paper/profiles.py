@@ -60,7 +60,7 @@ class Scoring:
     """When a run has solved a problem, and which setting of a method counts.
 
     Attributes:
-        quantity: the curve that is compared with f*: "value", the regularised f, or "loss", without its penalty.
+        quantity: the curve that is compared with f*: "value", the regularized f, or "loss", without its penalty.
         by_final_value: the setting with the smallest final f represents the method; otherwise the one that solved the
             problem first.
         ceiling: a run whose largest recorded loss reaches this multiple of its first has not solved anything.

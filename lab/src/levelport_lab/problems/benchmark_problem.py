@@ -46,7 +46,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Problem:
-    """What to minimise, by name. Make one with :func:`levelport.problem`.
+    """What to minimize, by name. Make one with :func:`levelport.problem`.
 
     Example:
         >>> problem = Problem("titanic", LinearModel(), reg=1e-3)
@@ -128,7 +128,7 @@ class Problem:
         return LinearObjective.logistic(X, train.targets, penalty=self.reg)
 
     def initial_point(self) -> Tensor:
-        """The start: Kaiming initialisation from the seed (see :mod:`levelport_lab.problems.models`)."""
+        """The start: Kaiming initialization from the seed (see :mod:`levelport_lab.problems.models`)."""
         features, outputs = self.info.features, self.info.outputs
         if isinstance(self.model, LinearModel):
             return models.initial_weights(features, outputs, seed=self.seed, dtype=self.dtype)

@@ -2,7 +2,7 @@
 
 The twenty binary sets are in the pre-processed form of Fernández-Delgado et al., "Do we need hundreds of
 classifiers to solve real world classification problems?" (JMLR 15, 2014): categories mapped to numbers, missing
-values set to 0 before scaling, constant columns dropped, every feature standardised over the whole file to mean 0
+values set to 0 before scaling, constant columns dropped, every feature standardized over the whole file to mean 0
 and standard deviation 1 (with n-1), printed with 6 significant digits. The smaller class code is -1, the larger +1.
 
 ``digest`` identifies the *values* (see :func:`content_digest`), whatever file they come in, so that the embedded
@@ -39,7 +39,7 @@ def content_digest(X: NDArray[Any], y: NDArray[Any]) -> str:
 
 @dataclass(frozen=True)
 class UciSet:
-    """One of the twenty binary sets: its size, and how to recognise it and its source file."""
+    """One of the twenty binary sets: its size, and how to recognize it and its source file."""
 
     name: str
     samples: int

@@ -8,7 +8,7 @@ Integrating twice, with H = ∇²f(x), t = ‖v‖_H, c = R/√λmin(H) and the 
 
     f(x + v) - f(x) ≥ -δt + (exp(-ct) + ct - 1)/c².
 
-For a = cδ < 1 the right side is smallest at ct = -log(1-a), which proves that a minimiser exists and that
+For a = cδ < 1 the right side is smallest at ct = -log(1-a), which proves that a minimizer exists and that
 
     f(x) - f* ≤ (a + (1-a) log(1-a))/c²,       close to δ²/2 when a is small.
 

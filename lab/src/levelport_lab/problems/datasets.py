@@ -1,8 +1,8 @@
 """Data sets by name: the twenty of the paper, MNIST, and two of scikit-learn's.
 
-    blood ... spambase                 binary, standardised (see :mod:`levelport_lab.problems.catalogue`)
-    mnist, mnist-first-N               ten classes, pixels with the usual normalisation, its own test set
-    breast-cancer-wisconsin, digits    from scikit-learn: 569×30 standardised; 1797×64 scaled to [0, 1]
+    blood ... spambase                 binary, standardized (see :mod:`levelport_lab.problems.catalogue`)
+    mnist, mnist-first-N               ten classes, pixels with the usual normalization, its own test set
+    breast-cancer-wisconsin, digits    from scikit-learn: 569×30 standardized; 1797×64 scaled to [0, 1]
 
 Nothing is read before :func:`load_data` asks for it.
 """

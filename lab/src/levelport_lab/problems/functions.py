@@ -1,4 +1,4 @@
-"""Test functions with known facts: minimisers, minima, and teleports where they are known in closed form.
+"""Test functions with known facts: minimizers, minima, and teleports where they are known in closed form.
 
 Each is a plain differentiable function of one tensor, so that it can be given to :func:`levelport.teleport` as it
 stands; :data:`FUNCTIONS` adds what is known of it and where it is usually started and drawn.
@@ -62,7 +62,7 @@ def huber2(t: Tensor, knee: float = 1.0) -> Tensor:
 def second_order_huber(w: Tensor, knee: float = 1.0) -> Tensor:
     """Σᵢ h(wᵢ): after teleporting the gradient is no Newton direction.
 
-    On levels b ≥ d·knee every entry can have the largest slope, 1. The maximisers over {f ≤ b} are all w with |wᵢ| ≥
+    On levels b ≥ d·knee every entry can have the largest slope, 1. The maximizers over {f ≤ b} are all w with |wᵢ| ≥
     knee and Σ|wᵢ| ≤ b; there ∇²f = 0 and λ = 0. A smaller knee serves any level.
     """
     return huber2(w, knee).sum()
@@ -71,9 +71,9 @@ def second_order_huber(w: Tensor, knee: float = 1.0) -> Tensor:
 def flat_huber(w: Tensor) -> Tensor:
     """h₂(w₁), constant in every other coordinate: descent makes the same progress with and without teleports.
 
-    The identity is one maximiser of many: the other coordinates are free, the sign of w₁ is, and for |w₁| > 1 every
+    The identity is one maximizer of many: the other coordinates are free, the sign of w₁ is, and for |w₁| > 1 every
     w₁′ with 1 ≤ |w₁′| ≤ |w₁| has the same slope 1, so that a solver of the sub-level problem could even lower f for
-    nothing. Maximisers on the level set keep |w₁|, and then the values f(w_k) agree whichever is chosen. For d ≥ 2
+    nothing. Maximizers on the level set keep |w₁|, and then the values f(w_k) agree whichever is chosen. For d ≥ 2
     the function is not coercive; d = 1 with |w₁| < 1 has neither trouble.
     """
     return second_order_huber(w[:1])
@@ -85,7 +85,7 @@ class TestFunction:
 
     Attributes:
         name, function: how to call it.
-        minimisers: all global minimisers known.
+        minimisers: all global minimizers known.
         minimum: its value there.
         start: where demonstrations start.
         window: (left, right, bottom, top) of a picture.

@@ -4,7 +4,7 @@
     mlp-relu-100-100         fully connected, any hidden sizes, biases; also ``softplus``, and ``linear`` for none
 
 Networks take the loss that fits the data. Every layer, the linear models included, starts as ``nn.Linear`` does,
-with weights and biases uniform on ±1/√fan_in: this is what PyTorch calls Kaiming initialisation
+with weights and biases uniform on ±1/√fan_in: this is what PyTorch calls Kaiming initialization
 (``kaiming_uniform_`` with a = √5), and what the published runs used. Drawing from a generator of our own makes
 the start a function of the seed alone, equal to that of ``torch.manual_seed(seed)`` followed by the constructor.
 """
@@ -55,7 +55,7 @@ class MLP:
         return sum((a + 1) * b for a, b in pairwise(self.sizes(inputs, outputs)))
 
     def build(self, inputs: int, outputs: int, *, seed: int, dtype: torch.dtype = torch.float64) -> nn.Sequential:
-        """The network, initialised from ``seed``."""
+        """The network, initialized from ``seed``."""
         generator = torch.Generator().manual_seed(seed)
         layers: list[nn.Module] = []
         for fan_in, fan_out in pairwise(self.sizes(inputs, outputs)):

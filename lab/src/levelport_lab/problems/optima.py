@@ -2,7 +2,7 @@
 
 For every linear model: Newton's method to the limit of float64, then the certificate of
 :mod:`levelport_lab.problems.certificate`, kept in the cache. Without a penalty the infimum of a logistic problem
-may not be attained; such problems are recognised (:mod:`levelport_lab.problems.separability`). No optimum is known for
+may not be attained; such problems are recognized (:mod:`levelport_lab.problems.separability`). No optimum is known for
 networks.
 """
 
@@ -46,7 +46,7 @@ class Optimum:
     Attributes:
         value: f at ``minimiser``, or the infimum where it is not attained.
         lower_bound: f ≥ this everywhere; proven, rounding included, where ``certified``.
-        attained: whether a minimiser exists; None where that is not known.
+        attained: whether a minimizer exists; None where that is not known.
         how: how the value was found and why the bound holds.
         minimiser: the flat parameters, where there are any to give.
     """
@@ -68,9 +68,9 @@ class Optimum:
         return self.gap <= TOLERANCE * abs(self.value)
 
     def point(self, dtype: torch.dtype = torch.float64) -> Tensor:
-        """The minimiser as a tensor."""
+        """The minimizer as a tensor."""
         if self.minimiser is None:
-            raise OptimumError("The infimum is not attained, or its minimiser was not kept, so there is no point.")
+            raise OptimumError("The infimum is not attained, or its minimizer was not kept, so there is no point.")
         return torch.tensor(self.minimiser, dtype=dtype)
 
 
@@ -105,7 +105,7 @@ def _remembered(problem: Problem, refresh: bool) -> Optimum:
 def compute(objective: LinearObjective) -> Optimum:
     """The optimum of a linear model, without any cache.
 
-    Where no proof reaches 1e-12 (the minimiser is so far out that float64 cannot resolve it), the best value is
+    Where no proof reaches 1e-12 (the minimizer is so far out that float64 cannot resolve it), the best value is
     returned with the best lower bound there is, and ``certified`` is False.
     """
     found = _newton_optimum(objective)

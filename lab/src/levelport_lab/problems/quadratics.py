@@ -39,7 +39,7 @@ class Quadratic(Objective):
 
     @classmethod
     def random(cls, eigenvalues: Tensor, seed: int, minimum: float = 0.0) -> Quadratic:
-        """The given spectrum with random orthonormal eigenvectors and a Gaussian minimiser."""
+        """The given spectrum with random orthonormal eigenvectors and a Gaussian minimizer."""
         check_seed(seed)
         generator = torch.Generator().manual_seed(seed)
         d = len(eigenvalues)

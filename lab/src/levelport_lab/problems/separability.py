@@ -3,7 +3,7 @@
 Without a penalty, a direction v with yᵢxᵢᵀv ≥ 0 for all i, and > 0 for some, lets the logistic loss of those
 samples fall to 0 along x + tv while the others keep theirs. The infimum is then not attained. The linear programme
 
-    maximise Σ sᵢ   over v and s   subject to   yᵢ xᵢᵀv ≥ sᵢ,   0 ≤ sᵢ ≤ 1
+    maximize Σ sᵢ   over v and s   subject to   yᵢ xᵢᵀv ≥ sᵢ,   0 ≤ sᵢ ≤ 1
 
 finds the largest such set of samples: a direction may be scaled up until every positive margin exceeds 1, and two
 directions may be added, so at the solution sᵢ is 1 on that set and 0 elsewhere.

@@ -6,7 +6,7 @@ between gradient and Newton direction in the metric of H (1 after an exact telep
 
     f(w_{k+1}) ≤ f(w⁺) - η‖g‖² + r/2 η²⟨g, Hg⟩      and      f* ≥ f(w⁺) + ⟨g, w* - w⁺⟩ + m/2 ‖w* - w⁺‖²_H,
 
-then δ⁺ ≤ s/(2m), by minimising the right side over all directions, and with t = ηλ
+then δ⁺ ≤ s/(2m), by minimizing the right side over all directions, and with t = ηλ
 
     δ_{k+1} ≤ (1 - 2amt(1 - rt/2)) δ⁺,       for the largest Armijo step, t ≥ 1/r:   δ_{k+1} ≤ (1 - am/r) δ⁺.
 

@@ -27,7 +27,7 @@ class FarTeleport:
 
         f(x, y) = g₁(x) + g_ε(y) + ½(|y| - α)₊²,     g_δ(t) = t²/2 for |t| ≤ δ, δ(|t| - δ/2) otherwise,
 
-    from w = (x, y) with x > 1, ε ≤ y < α and x + εy > 1 + αε. The minimiser is 0, and
+    from w = (x, y) with x > 1, ε ≤ y < α and x + εy > 1 + αε. The minimizer is 0, and
 
         ‖w⁺‖ ≥ α,     R ≤ x + εy + α + sqrt(2x + 2εy) < 4α   for α ≥ 2 and x + εy ≤ 3/2.
 

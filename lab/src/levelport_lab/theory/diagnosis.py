@@ -128,7 +128,7 @@ class Diagnosis:
         else:
             found += [f"Caveat: {text}." for text in self.constants.caveats()]
         found.append(
-            "Caveat: the race is one comparison at one point; the solver finds a local maximiser, and later steps "
+            "Caveat: the race is one comparison at one point; the solver finds a local maximizer, and later steps "
             "count too."
         )
         return found
@@ -230,7 +230,7 @@ def _constants(objective: Objective, start: Point) -> tuple[bool, Constants | No
         minimum, ends = find_minimum(objective, start.x), extremes(start)
         if not minimum.convex or ends.smallest < -negligible * abs(ends.largest):
             return False, None
-    if not start.value > minimum.value:  # a minimiser already, as far as f can tell
+    if not start.value > minimum.value:  # a minimizer already, as far as f can tell
         return True, None
     constants = constants_of(objective, start.x, minimum)
     return constants.convex, constants

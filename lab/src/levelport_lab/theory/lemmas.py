@@ -1,7 +1,7 @@
 """The lemmas behind the rates, checked along a run: each says by how much it holds.
 
 *Diameter lemma.* With teleports and steps that descend, δ_{k+1} ≤ δ_k, every iterate stays in {f ≤ f(w_0)}, and
-within R of w*. *Relaxation lemma.* For convex f, f and ‖∇f‖ both grow along +∇f, so a maximiser of ‖∇f‖ over {f ≤
+within R of w*. *Relaxation lemma.* For convex f, f and ‖∇f‖ both grow along +∇f, so a maximizer of ‖∇f‖ over {f ≤
 f(w)} lies on the level set, and for strictly convex f every one does: the teleport itself does not lower f.
 *Steps.* The largest Armijo step is at least 1/L, and at least 1/(λL̃) after an exact teleport.
 """

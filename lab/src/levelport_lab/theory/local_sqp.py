@@ -1,6 +1,6 @@
 """The local condition of the SQP theorem at a KKT point: how large its step ρ may be, and how fast it then converges.
 
-The paper's solver maximises ½ log ‖∇f‖² over {f ≤ f(w)} with I/ρ in place of the Hessian of the Lagrangian
+The paper's solver maximizes ½ log ‖∇f‖² over {f ≤ f(w)} with I/ρ in place of the Hessian of the Lagrangian
 
     ℒ(x) = -½ log ‖∇f(x)‖² + ν(f(x) - f(w)).
 
@@ -9,7 +9,7 @@ At a KKT point, with g = ∇f, H = ∇²f, Hg = λg and T = ∇³f[g], one finds
     ∇²ℒ = (λH - H² - T + 2λ² gg'/‖g‖²)/‖g‖².
 
 The theorem asks for a point that is second-order critical (∇²ℒ positive on the tangent space of the level set) and, for
-linear convergence, ρ ≤ 1/λ_max(∇²ℒ). The normal direction is corrected by the linearised constraint at once, so the
+linear convergence, ρ ≤ 1/λ_max(∇²ℒ). The normal direction is corrected by the linearized constraint at once, so the
 errors that remain are tangential, and with the eigenvalues θ of ∇²ℒ on the tangent space they shrink by
 
     max |1 - ρθ| per iteration,        below 1 for 0 < ρ < 2/θ_max.

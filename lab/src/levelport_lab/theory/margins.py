@@ -164,7 +164,7 @@ def _support(objective: LinearObjective, minimum: Minimum, gap: float, A: Tensor
         aᵀ(v - w*) + (‖a‖ sqrt(‖g‖² + 2μs) - aᵀg)/μ.
 
     From below, w* + t(v - w*) with t = min(1, gap/(f(v) - f*)) lies in the set, f being convex. v moves to the
-    maximiser of aᵀw over the set of the quadratic model at v, v + H⁻¹(a/ν - g) with ν² = aᵀH⁻¹a/(2s + gᵀH⁻¹g), or to
+    maximizer of aᵀw over the set of the quadratic model at v, v + H⁻¹(a/ν - g) with ν² = aᵀH⁻¹a/(2s + gᵀH⁻¹g), or to
     the model's minimum where that set is empty. Of a step that moves a margin by D the share log(1 + D)/D is taken:
     over more, a self-concordant f may be quite unlike its model.
     """

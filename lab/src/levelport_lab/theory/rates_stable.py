@@ -6,7 +6,7 @@ f is (L̃, μ̃) Hessian stable over 𝒬 if for all x ≠ y in 𝒬, with H = �
 
 (The published definition says "for all x, y" and means x ≠ y.) Letting y → x shows μ̃ ≤ 1 ≤ L̃; quadratics have μ̃
 = L̃ = 1. After an exact teleport ∇²f(w⁺)∇f(w⁺) = λ∇f(w⁺), and a gradient step is a Newton step of length ηλ.
-Everything below holds on 𝒬 = {f ≤ f(w_0)} for convex, L-smooth f; a local maximiser of the teleportation problem
+Everything below holds on 𝒬 = {f ≤ f(w_0)} for convex, L-smooth f; a local maximizer of the teleportation problem
 that keeps f and does not shrink the gradient is enough.
 
 A Newton step -γH⁻¹∇f from *any* point does the same without a teleport: with γ = 1/L̃, or the largest γ of an
@@ -58,7 +58,7 @@ class Stability:
 
 
 def gap_from_newton_decrement(decrement_squared: float, stability: Stability) -> float:
-    """f(x) - f* ≤ ‖∇f(x)‖²_{H⁻¹}/(2μ̃), by minimising both sides of the lower stability inequality over y.
+    """f(x) - f* ≤ ‖∇f(x)‖²_{H⁻¹}/(2μ̃), by minimizing both sides of the lower stability inequality over y.
 
     The published lemma lacks the square and has an unexplained c for 1/μ̃; the proofs that use it have both right.
     """

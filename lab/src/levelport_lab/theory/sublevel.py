@@ -1,4 +1,4 @@
-"""The initial sub-level set {f ≤ f(w_0)} of a convex function: how far it reaches from the minimiser."""
+"""The initial sub-level set {f ≤ f(w_0)} of a convex function: how far it reaches from the minimizer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def largest_distance(
 
         ∇ log r(u) = -(g - ⟨g, u⟩u)/⟨g, u⟩,     g = ∇f(w* + r(u)u).
 
-    Maximising a convex function is not a convex problem: several starts are tried (both ends of the flattest
+    Maximizing a convex function is not a convex problem: several starts are tried (both ends of the flattest
     direction at the minimum, then random ones) and the best is returned. For a quadratic the first start is already
     the answer.
     """

@@ -122,7 +122,7 @@ def largest_armijo_step(
 
 
 def solver_oracle(objective: Objective, solver: str = "auto", *, max_hvps: int = 200, tol: float = 1e-8) -> Oracle:
-    """Teleports by :func:`levelport.teleport`: to a KKT point, not always to the global maximiser."""
+    """Teleports by :func:`levelport.teleport`: to a KKT point, not always to the global maximizer."""
 
     def oracle(point: Point) -> Point:
         x = teleport(objective, point.x, replace(solver_named(solver), max_hvps=max_hvps, tol=tol)).x
@@ -132,7 +132,7 @@ def solver_oracle(objective: Objective, solver: str = "auto", *, max_hvps: int =
 
 
 def quadratic_oracle(objective: Objective, hessian: Tensor, minimiser: Tensor) -> Oracle:
-    """The exact teleport w* ± sqrt(2δ/λ_max) v_max of a convex quadratic, to the nearer of the two maximisers."""
+    """The exact teleport w* ± sqrt(2δ/λ_max) v_max of a convex quadratic, to the nearer of the two maximizers."""
     eigenvalues, vectors = torch.linalg.eigh(hessian)
     top, direction = float(eigenvalues[-1]), vectors[:, -1]
 

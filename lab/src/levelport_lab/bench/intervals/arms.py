@@ -1,6 +1,6 @@
 """The tools that are compared, each asked for both ends of some entries of x at a given rise.
 
-Every tool starts from the same minimiser and evaluates through the same instrument: value ½, gradient 1, Hessian-vector
+Every tool starts from the same minimizer and evaluates through the same instrument: value ½, gradient 1, Hessian-vector
 product 2, a gradient at a point whose value is known ½. What a tool does once for all ends (a fit that ends at once, a
 Hessian) is its set-up.
 """
@@ -215,7 +215,7 @@ def pypesto_interval(problem: Likelihood, x: Tensor, entries: Sequence[int]) -> 
 
 
 def _constrained(problem: Likelihood, x: Tensor, entries: Sequence[int], method: str) -> Answer:
-    """SciPy: minimise ±x_i subject to f ≤ level, from the Wald end, in units of the Wald half widths."""
+    """SciPy: minimize ±x_i subject to f ≤ level, from the Wald end, in units of the Wald half widths."""
     counted = Counted(problem.fun)
     began = time.perf_counter()
     inverse = torch.linalg.inv(hessian(problem.fun, x))
@@ -243,7 +243,7 @@ def _constrained(problem: Likelihood, x: Tensor, entries: Sequence[int], method:
 def _smallest(
     goal: Vector, excess: Callable[[Vector], float], slope: Callable[[Vector], Vector], start: Vector, method: str
 ) -> tuple[Vector, bool]:
-    """Minimise <goal, z> subject to excess(z) ≤ 0."""
+    """Minimize <goal, z> subject to excess(z) ≤ 0."""
     from scipy.optimize import NonlinearConstraint, minimize
 
     options: dict[str, object] = {"options": {"ftol": 1e-7, "maxiter": 300}}

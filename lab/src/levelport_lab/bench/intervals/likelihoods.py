@@ -28,7 +28,7 @@ class Likelihood:
     Attributes:
         name: with the seed.
         fun: f, a summed negative log-likelihood.
-        truth: the parameters that the data were simulated from; searches for the minimiser start there.
+        truth: the parameters that the data were simulated from; searches for the minimizer start there.
         kind: what is expected of it.
         fresh: whether the solver was developed without this formula.
         residuals: r with f = ½ ‖r‖², for tools of least squares; None for other likelihoods.

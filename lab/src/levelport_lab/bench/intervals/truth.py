@@ -1,7 +1,7 @@
 """Ends of intervals by dense profiles: slow, and independent of the solver under comparison.
 
 The profile of entry i is p(t) = min f over all x with x_i = t. The end is where p crosses the level. Small problems
-move t outwards in short steps and minimise over the other entries by damped Newton steps with the exact Hessian,
+move t outwards in short steps and minimize over the other entries by damped Newton steps with the exact Hessian,
 starting from the last solution extrapolated, so that bent valleys are followed. Large ones, which are nearly quadratic,
 take secant steps on sqrt(p - min f) with SciPy's L-BFGS-B in between.
 """
@@ -32,7 +32,7 @@ def hessian(fun: Function, x: Tensor) -> Tensor:
 
 
 def wald_step(fun: Function, x: Tensor, index: int, rise: float) -> Tensor:
-    """The way from the minimiser to the upper end of the Wald interval: H⁻¹e_i sqrt(2 rise/(H⁻¹)_ii)."""
+    """The way from the minimizer to the upper end of the Wald interval: H⁻¹e_i sqrt(2 rise/(H⁻¹)_ii)."""
     column = torch.linalg.solve(hessian(fun, x), torch.eye(len(x), dtype=x.dtype)[index])
     return column * math.sqrt(2.0 * rise / float(column[index]))
 

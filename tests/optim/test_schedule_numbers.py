@@ -140,3 +140,12 @@ def test_schedules_see_the_weighted_mean_over_batches() -> None:
     teleporter = Teleporter(optimizer, schedule, teleport_on=Batches(loss, batches), solver=Krylov())
     teleporter.maybe(lambda: loss(*batches[0]))
     assert schedule.shown == [pytest.approx(loss(inputs, targets).item())]
+
+
+def test_warnings_reach_code_without_a_module_name() -> None:
+    """What ``exec`` runs in a namespace of its own has no ``__name__``, and is the user's all the same."""
+    weight = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], lr=1e-3)
+    names = {"teleporter": Teleporter(optimizer, Watching(), solver=Krylov()), "loss": lambda: weight.square().sum()}
+    with pytest.warns(UserWarning, match="it only watches"):
+        exec("for _ in range(200): teleporter.maybe(loss)", names)

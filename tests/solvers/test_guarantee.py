@@ -68,7 +68,7 @@ budgets = st.sampled_from([1, 2, 3, 7, 15, 50])
 
 
 def check(fun: Function, x: Tensor, solver: Solver, *, level_set: bool, max_hvps: int) -> TeleportResult:
-    """Teleport twice; assert everything that is guaranteed of every result."""
+    """Teleport, now and then twice; assert everything that is guaranteed of every result."""
     before = x.clone()
     calls = 0
 
@@ -78,10 +78,7 @@ def check(fun: Function, x: Tensor, solver: Solver, *, level_set: bool, max_hvps
         return fun(w)
 
     result = teleport(counted, x, replace(solver_named(solver), max_hvps=max_hvps), level_set=level_set)
-    assert torch.equal(
-        x,
-        before,
-    ) or bool(x.isnan().any())
+    assert torch.equal(x, before) or bool(x.isnan().any())
     y = result.x
     assert isinstance(y, Tensor)
     assert (y.shape, y.dtype, y.device) == (x.shape, x.dtype, x.device)
@@ -99,15 +96,12 @@ def check(fun: Function, x: Tensor, solver: Solver, *, level_set: bool, max_hvps
     # The cost is what was really spent: a gradient comes with its value.
     assert calls == result.cost.values + result.cost.gradients
     assert result.cost.hvps <= max_hvps
-    again = teleport(fun, x, replace(solver_named(solver), max_hvps=max_hvps), level_set=level_set)
-    assert isinstance(again.x, Tensor)
-    assert torch.equal(torch.nan_to_num(again.x), torch.nan_to_num(y))
-    assert again.status is result.status
-    assert (again.cost.values, again.cost.gradients, again.cost.hvps) == (
-        result.cost.values,
-        result.cost.gradients,
-        result.cost.hvps,
-    )
+    if calls % 3 == 0:  # a third of them once more: nothing depends on what was before
+        again = teleport(fun, x, replace(solver_named(solver), max_hvps=max_hvps), level_set=level_set)
+        assert isinstance(again.x, Tensor)
+        assert torch.equal(torch.nan_to_num(again.x), torch.nan_to_num(y))
+        assert again.status is result.status
+        assert replace(again.cost, seconds=0.0) == replace(result.cost, seconds=0.0)
     if result.status is TeleportStatus.NON_FINITE_START:
         assert torch.equal(torch.nan_to_num(y), torch.nan_to_num(x))
         return result

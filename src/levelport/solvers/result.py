@@ -88,10 +88,10 @@ class TeleportResult(Generic[X]):
     gradient_norm_start: float
     certificate: Certificate
     cost: Cost
-    detail: str = ""
-    curvature_start: float = math.nan
-    trace: tuple[TraceRow, ...] = field(default=(), repr=False)
-    moved: bool = False
+    detail: str
+    curvature_start: float
+    trace: tuple[TraceRow, ...] = field(repr=False)
+    moved: bool
 
     @property
     def success(self) -> bool:

@@ -67,7 +67,7 @@ def test_the_structure_of_x_is_kept_and_x0_is_not_touched() -> None:
     assert single.success
 
 
-def test_the_trace_tells_every_point_and_its_bill() -> None:
+def test_the_trace_has_every_point_and_its_cost() -> None:
     objective = FunctionObjective(rosenbrock, like=vector(-1.2, 1.0))
     result = minimize(
         objective, vector(-1.2, 1.0), Armijo(), schedule=At([2, 5]), solver=Auto(max_hvps=5), max_iterations=8, gtol=0.0

@@ -1,0 +1,66 @@
+"""Numbers inside solvers that a result shows only dimly, against closed forms."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from levelport import FunctionObjective, Krylov
+from levelport.solvers import Monitor, TeleportProblem, move_from
+from levelport.solvers.auto import quadratic_solution
+from levelport.solvers.problem import Certificate, log_gain
+
+
+def vector(*entries: float) -> Tensor:
+    return torch.tensor(entries, dtype=torch.float64)
+
+
+def bowl(*scales: float) -> FunctionObjective:
+    weights = vector(*scales)
+    return FunctionObjective(lambda x: 0.5 * torch.dot(weights, x * x), weights)
+
+
+@pytest.mark.parametrize("steep", [100.0, 1.0, 0.01])
+def test_radius_doubles_where_the_model_is_exact(steep: float) -> None:
+    """On a quadratic f is what the model predicts, climb included, so a descent to the edge earns twice the radius."""
+    objective = bowl(steep, 1e-3 * steep)
+    start = objective.at(vector(0.003, 30.0), curvature=True)
+    move = move_from(start, objective, Krylov(hvp="exact"), {"radius": 3.0, "first_norm": 1e12 * start.gradient_norm})
+    assert move.state["radius"] == pytest.approx(6.0, rel=0.01)
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("side", [1.0, -1.0])
+@pytest.mark.parametrize("flat", [1.0, -1.0])
+def test_quadratic_solution_is_on_the_side_of_the_start(side: float, flat: float, unit: float) -> None:
+    """Both ends of the steep axis are solutions; w is nearer to one of them."""
+    objective = bowl(1.0, 9.0)
+    start = objective.at(unit * vector(flat * 0.6, side * 0.2), curvature=True)
+    problem = TeleportProblem(objective, start, max_hvps=50)
+    found = quadratic_solution(problem, Monitor(problem, None))
+    assert found is not None
+    point, whole = found
+    assert whole
+    torch.testing.assert_close(
+        point.x, vector(0.0, side * math.sqrt(2.0 * start.value / 9.0)), rtol=1e-8, atol=1e-9 * unit
+    )
+    assert point.value <= start.value
+
+
+def test_logarithm_of_the_gain_out_of_range() -> None:
+    """The ratio of two norms may leave the range where neither does."""
+    objective = FunctionObjective(lambda x: 1e-200 * x[0] + 1e200 * torch.relu(x[1] - 1.0), vector(0.0, 0.0))
+    problem = TeleportProblem(objective, objective.at(vector(0.0, 0.0)))
+    steep = objective.at(vector(0.0, 2.0))
+    assert log_gain(steep, problem) == pytest.approx(400.0 * math.log(10.0))
+    back = TeleportProblem(objective, steep)
+    assert log_gain(problem.start, back) == pytest.approx(-400.0 * math.log(10.0))
+
+
+def test_products_that_vanish_are_aligned() -> None:
+    objective = FunctionObjective(lambda x: x.sum(), vector(1.0, 1.0))
+    certificate = Certificate.at(objective.at(vector(1.0, 2.0), curvature=True))
+    assert (certificate.curvature, certificate.alignment, certificate.misalignment) == (0.0, 1.0, 0.0)

@@ -48,6 +48,19 @@ def test_is_bfgs_when_old_pairs_are_dropped(dimension: int, count: int) -> None:
     torch.testing.assert_close(model.apply(v), dense @ v, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("longer", [0.0, 0.25, 1.0])
+def test_scale_between_the_steps_of_barzilai_and_borwein(longer: float) -> None:
+    pairs = random_pairs(20, 8)
+    model = QuasiNewton(5, longer=longer)
+    for s, y in pairs:
+        assert model.update(s, y)
+    s, y = pairs[-1]
+    gamma = ((s @ y) / (y @ y)) ** (1.0 - longer) * ((s @ s) / (s @ y)) ** longer
+    dense = dense_inverse(pairs, 5, gamma * torch.ones(20, dtype=torch.float64))
+    v = torch.linspace(-1, 2, 20, dtype=torch.float64)
+    torch.testing.assert_close(model.apply(v), dense @ v, rtol=1e-9, atol=1e-12)
+
+
 def test_refuses_pairs_without_positive_curvature() -> None:
     s = torch.ones(4, dtype=torch.float64)
     model = QuasiNewton(5)

@@ -10,10 +10,13 @@ system. With the pairs as rows of S and Y, oldest first,
 These are the same numbers in four products with matrices, and nothing is read back to the host.
 
 H₀ acts where no pair has been. By default it is γ I with γ = ⟨s, y⟩/⟨y, y⟩ of the newest pair, the shorter one of the
-two step sizes of Barzilai and Borwein; the longer one is ⟨s, s⟩/⟨s, y⟩. With ``diagonal=True`` it is γ W, because the
-entries of a network's parameters differ in scale: W_ii² is the ratio of the running means of s_i²/‖s‖² and y_i²/‖y‖²,
-that is, the geometric mean of both step sizes in one entry, within a factor ten of 1. And γ is the longer step size,
-with lengths as W measures them, ⟨s, W⁻¹ s⟩/⟨s, y⟩: for callers that cut back a direction which is too long.
+two step sizes of Barzilai and Borwein; the longer one is ⟨s, s⟩/⟨s, y⟩. The shorter one follows the stiffest directions
+in s, but those a long memory knows already, and H₀ is left with the flat ones: ``longer=p`` takes shorter¹⁻ᵖ longerᵖ.
+
+With ``diagonal=True`` it is γ W, because the entries of a network's parameters differ in scale: W_ii² is the ratio of
+the running means of s_i²/‖s‖² and y_i²/‖y‖², that is, the geometric mean of both step sizes in one entry, within a
+factor ten of 1. And γ is the longer step size, with lengths as W measures them, ⟨s, W⁻¹ s⟩/⟨s, y⟩: for callers that cut
+back a direction which is too long.
 """
 
 from __future__ import annotations
@@ -43,17 +46,18 @@ class QuasiNewton:
     Args:
         memory: the number of pairs kept.
         diagonal: begin with a diagonal and the longer scale instead of a multiple of the identity.
+        longer: exponent of the longer scale in that multiple, 0 to 1.
     """
 
-    def __init__(self, memory: int, *, diagonal: bool = False) -> None:
-        self._memory, self._diagonal = memory, diagonal
+    def __init__(self, memory: int, *, diagonal: bool = False, longer: float = 0.0) -> None:
+        self._memory, self._diagonal, self._longer = memory, diagonal, longer
         self._S = self._Y = self._R = self._squares = torch.empty(0)
         self.forget()
 
     def forget(self) -> None:
         """Drop all pairs: they described another region."""
         self._count, self._newest = 0, -1  # the newest pair's row: S and Y are rings, R is ordered
-        self._sy, self._yy = math.nan, math.nan  # of the newest pair
+        self._sy = self._gamma = math.nan  # of the newest pair
         self._weight = 0.0  # what the entries of a running sum add up to
         self._squares.zero_()
 
@@ -72,7 +76,8 @@ class QuasiNewton:
         """
         sy, ss, yy = pair_products(s, y).tolist() if products is None else products
         # A tiny y may underflow when squared, and then the pair has no scale.
-        if not (sy > _LEAST_COSINE * math.sqrt(ss) * math.sqrt(yy) and yy > 0.0 and sy / yy < math.inf):
+        lengths = math.sqrt(ss) * math.sqrt(yy)
+        if not (sy > _LEAST_COSINE * lengths and yy > 0.0 and sy / yy < math.inf):
             return False
         self._allocate(s)
         if self._count == self._memory:
@@ -81,7 +86,8 @@ class QuasiNewton:
         self._newest = (self._newest + 1) % self._memory
         self._S[self._newest], self._Y[self._newest] = s, y
         self._R[:count, count - 1] = self._oldest_first(dots(self._S[:count], y))
-        self._sy, self._yy = sy, yy
+        # The two scales differ by the square of the cosine.
+        self._sy, self._gamma = sy, sy / yy * max(lengths / sy, 1.0) ** (2.0 * self._longer)
         if self._diagonal:
             for sums, v, square in zip(self._squares, (s, y), (ss, yy), strict=True):
                 sums.mul_(_KEPT).add_(v.div(math.sqrt(square)).square_())
@@ -103,7 +109,7 @@ class QuasiNewton:
     def _initial(self, q: Tensor) -> Tensor:
         """H₀ q, in place."""
         if not self._diagonal:
-            return q.mul_(self._sy / self._yy)
+            return q.mul_(self._gamma)
         W, s = self._weights(), self._S[self._newest]
         gamma = dots((s / W)[None], s)[0] / self._sy
         return q.mul_(W).mul_(gamma)

@@ -3,7 +3,9 @@
     x⁺ = x - t B⁻¹ ∇f(x),
 
 B⁻¹ from pairs of steps and gradient changes (:mod:`levelport.numerics.lbfgs`), t by
-:mod:`levelport.numerics.strong_wolfe`, t = 1 first. Pairs survive a teleport, because they describe f and not the path.
+:mod:`levelport.numerics.strong_wolfe`, t = 1 first. B⁻¹ begins with γ I, γ = a^¾ b^¼ of the newest pair, a ≤ b its step
+sizes of Barzilai and Borwein; the usual γ = a is too short where a long memory has the stiff directions already. Pairs
+survive a teleport, because they describe f and not the path.
 
 A Krylov teleport leaves Ritz pairs (v, ∇²f v) behind. They are pairs of the same kind, paid for already, and go into
 the same memory (:meth:`LBFGS.learn`); Morales and Nocedal ("Enriched methods for large-scale unconstrained
@@ -29,6 +31,7 @@ from levelport.vectors import norm
 _MOST_PAIRS = 400
 _MOST_BYTES = 2**28
 _FEWEST_PAIRS = 3
+_LONGER = 0.25  # see numerics/lbfgs.py; chosen on development problems
 
 
 @dataclass(frozen=True)
@@ -92,4 +95,4 @@ class LBFGS(StepRule):
     def _model(self, objective: Objective, state: Any) -> QuasiNewton:
         if isinstance(state, QuasiNewton):
             return state
-        return QuasiNewton(self.pairs(objective.dimension, objective.dtype))
+        return QuasiNewton(self.pairs(objective.dimension, objective.dtype), longer=_LONGER)

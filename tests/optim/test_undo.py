@@ -62,7 +62,7 @@ def test_the_noise_is_learnt_from_the_losses_after_a_move(after: list[float], ex
     found = []
     for value in seen:
         found.append(monitor.rises(value))
-        monitor.grants(False, value)
+        monitor.allows(False, value)
     assert found == [False] * 20 + [expected]
 
 
@@ -73,8 +73,8 @@ def test_wishes_are_not_granted_after_failures_in_a_row(failures: int) -> None:
         monitor.watch(1.0, "back")
         assert monitor.rises(2.0)
         assert monitor.undo() == "back"
-    granted = [monitor.grants(True, 1.0) for _ in range(10)]
-    assert granted.index(True) == 2**failures - 1
+    allowed = [monitor.allows(True, 1.0) for _ in range(10)]
+    assert allowed.index(True) == 2**failures - 1
 
 
 def test_a_loss_that_nobody_knows_ends_the_row() -> None:
@@ -89,7 +89,7 @@ def test_a_loss_that_nobody_knows_ends_the_row() -> None:
 
 def test_move_on_another_loss_is_compared_with_the_last_loss() -> None:
     monitor: UndoMonitor[str] = UndoMonitor()
-    monitor.grants(False, 3.0)
+    monitor.allows(False, 3.0)
     monitor.watch(math.nan, "back")
     assert not monitor.rises(2.9)
     assert monitor.rises(3.1)

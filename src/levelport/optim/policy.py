@@ -218,7 +218,7 @@ class UndoMonitor(Generic[Back]):
         """Watch no longer. The copy on the way back is as large as the parameters and the state."""
         self.back, self._watch = None, None
 
-    def grants(self, due: bool, value: float) -> bool:
+    def allows(self, due: bool, value: float) -> bool:
         """Return True if a teleport that is due before the step from ``value`` may take place."""
         self._recent.add(value)
         if due and self._skip > 0:
@@ -315,7 +315,7 @@ class TeleportPolicy(Generic[Back]):
                 self.history.observe(step, value if judged is None else judged, cost)
             asked = self.schedule.due(step, self.history)
         self.declined = 0 if asked else self.declined + 1
-        return self.monitor.grants(asked, value)
+        return self.monitor.allows(asked, value)
 
     def move(
         self,

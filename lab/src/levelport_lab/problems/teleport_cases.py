@@ -12,8 +12,8 @@ Every network carries a penalty, so that the sub-level sets are bounded and a be
 
 Solvers are developed on other models than those they are reported on. The first byte of the SHA-256 of a model's name
 decides: odd means reported, and the model is defined in ``statistical_models.py`` or ``network_models.py``; even means
-development, and it is defined in ``tools/development_models.py``. All starts of a model are on the same side, nobody
-has chosen the side, and a new model never moves an old one.
+development, and it is defined in ``tools/development_models.py``. All starts of a model are on the same side, the
+side is not chosen by hand, and a new model never moves an old one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Each method against a slow, obviously right twin, and the two routes (minimize, torch) against each other."""
+"""Each method against a slow reference implementation, and the two routes (minimize, torch) against each other."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_solves_the_newton_system(dimension: int, condition: float) -> None:
     assert not solved.negative
 
 
-def test_promises_exactly_the_decrease_of_the_truncated_step() -> None:
+def test_predicts_exactly_the_decrease_of_the_truncated_step() -> None:
     objective, x = quadratic(30, 1e4)
     point = objective.at(x)
     for products in (1, 3, 7):

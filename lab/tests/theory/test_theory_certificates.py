@@ -273,7 +273,7 @@ def test_flat_level_sets_are_not_critical() -> None:
     assert math.isfinite(found.published_limit)
 
 
-def test_what_is_not_known_promises_nothing() -> None:
+def test_what_is_not_known_gives_no_bound() -> None:
     """max(0, nan) is 0 in Python, the strongest bound of all."""
     for unknown in ((math.nan, 0.8, 0.9), (1.2, math.nan, 0.9), (1.2, 0.8, math.nan)):
         upper, lower, alignment = unknown
@@ -283,7 +283,7 @@ def test_what_is_not_known_promises_nothing() -> None:
     assert step_factor(math.nan, 0.8, 0.9, 0.9, armijo=True) == pytest.approx(1.0 - 0.9 * 0.8 * 0.9)
 
 
-def test_what_the_argument_does_not_reach_promises_nothing() -> None:
+def test_what_the_argument_does_not_reach_gives_no_bound() -> None:
     """s ≥ 2mδ⁺ is no lower bound for m ≤ 0, and of no use where the step's decrease is negative."""
     assert step_factor(1.25, 0.8, 0.9, 1.6, armijo=False) == pytest.approx(1.0)
     assert math.isnan(step_factor(1.25, 0.8, 0.9, 1.7, armijo=False))

@@ -1,4 +1,4 @@
-"""The tests that the table of promises names exist, and names of tests are short."""
+"""The tests that the page of guarantees names exist, and names of tests are short."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "development" / "promises.md"
+PAGE = ROOT / "docs" / "development" / "guarantees.md"
 
 
-def test_tests_named_for_promises_exist() -> None:
+def test_tests_named_for_guarantees_exist() -> None:
     if not PAGE.exists():
         pytest.skip("the source distribution has no documentation")
     named = re.findall(r"`((?:lab/)?tests/[\w/]+\.py)(?:::(\w+))?`", PAGE.read_text(encoding="utf-8"))

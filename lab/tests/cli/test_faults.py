@@ -120,9 +120,7 @@ def test_interruption_has_its_own_exit_code(tmp_path: Path, monkeypatch: pytest.
     assert "the same command goes on from there" in done.output
 
 
-def test_an_interruption_says_nothing_where_nothing_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interruption_says_nothing_where_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 

@@ -226,7 +226,7 @@ class Point(ABC):
 
 
 class Objective(ABC):
-    """A smooth function on ℝᵈ that counts what is asked of it.
+    """A smooth function on ℝᵈ that counts its evaluations.
 
     Attributes:
         dimension: d.

@@ -48,7 +48,7 @@ def contour(
     tol: float = 1e-3,
     max_cost: float | None = None,
 ) -> ContourResult[X]:
-    """Find the boundary of what two quantities can be together while f stays within ``rise`` of its minimum.
+    """Find the boundary of the region of two quantities while f stays within ``rise`` of its minimum.
 
     Args:
         quantities: two positions of entries of ``x``, or two differentiable scalar functions of ``x``.

@@ -34,7 +34,7 @@ def profile(
     tol: float = 1e-3,
     max_cost: float | None = None,
 ) -> ProfileResult[X]:
-    """Find the ends of a quantity for several rises: its profile likelihood, turned on its side.
+    """Find the ends of a quantity for several rises, which trace its profile likelihood.
 
     The points (end, f(x) + rise) lie on the profile, the smallest f for a given value of the quantity. Every end starts
     from that of the next smaller rise.

@@ -113,7 +113,7 @@ class Norm:
 
 
 class Distance:
-    """‖x - other‖², squared, as a goal; ``other`` has the structure of x, or is a module with the same parameters."""
+    """‖x - other‖² as a goal; ``other`` has the structure of x, or is a module with the same parameters."""
 
     def __init__(self, other: Variables | nn.Module) -> None:
         variables = list(other.parameters()) if isinstance(other, nn.Module) else other

@@ -20,7 +20,7 @@ from levelport.vectors import read
 
 
 class GradientDifferences(WrappedObjective):
-    """The same f, with Hessian-vector products made of gradients. Any solver and optimizer takes it.
+    """The same f, with Hessian-vector products by differences of gradients.
 
     The cost counts what was evaluated: a product counts as the one gradient that it costs, not as an HVP. Budgets of
     Hessian-vector products (``max_hvps``) bound the number of products all the same, however they are made: the ledger

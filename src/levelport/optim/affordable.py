@@ -51,7 +51,7 @@ class _Account:
 
 @dataclass(frozen=True)
 class WhileAffordable(Schedule):
-    """Trials while they can raise the loss by at most 4 %: the default for gradient methods.
+    """Teleports while unsuccessful trials cost at most 4 % of the loss: the default of plain SGD.
 
     Args:
         rise: the relative rise of the loss that trials may cause.

@@ -35,7 +35,7 @@ _LONGEST = 1e6  # step size of a search, so that one on a function without a min
 
 @dataclass(frozen=True)
 class Armijo(StepRule):
-    """The step rule for :func:`levelport.minimize`.
+    """Gradient steps by an Armijo line search, for :func:`levelport.minimize`.
 
     Args:
         c: the share of the predicted decrease that is asked for; ½ is the paper's Algorithm 1, and exact for

@@ -36,7 +36,7 @@ _LONGER = 0.25  # see numerics/lbfgs.py; chosen on development problems
 
 @dataclass(frozen=True)
 class LBFGS(StepRule):
-    """The step rule for :func:`levelport.minimize`.
+    """L-BFGS steps, for :func:`levelport.minimize`.
 
     Args:
         memory: pairs kept, two vectors of x's size each; None takes as many as fit into 256 MiB, at most 400 and at

@@ -28,7 +28,7 @@ def newton_direction(point: Point, max_hvps: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Newton(StepRule):
-    """The step rule for :func:`levelport.minimize`.
+    """Newton steps by conjugate gradients, for :func:`levelport.minimize`.
 
     Args:
         max_hvps: Hessian-vector products per step.

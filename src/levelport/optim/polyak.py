@@ -28,7 +28,7 @@ def polyak_step(value: float, f_star: float, gradient_norm: float) -> float:
 
 @dataclass(frozen=True)
 class Polyak(StepRule):
-    """The step rule for :func:`levelport.minimize`.
+    """Gradient steps of Polyak's size, for :func:`levelport.minimize`.
 
     Args:
         max_step: the bound lr.

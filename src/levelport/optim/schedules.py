@@ -187,7 +187,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Never(Schedule):
-    """No teleports but those made by hand."""
+    """Teleports only where your code calls for them."""
 
     def next(self, step: int) -> None:
         return None
@@ -198,7 +198,7 @@ class Never(Schedule):
 
 @dataclass(frozen=True)
 class Every(Schedule):
-    """At start, start + period, start + 2 period, ..., before ``stop``. In epochs: ``Every(2 * len(loader))``.
+    """Teleports before steps start, start + period, ..., up to ``stop``. In epochs: ``Every(2 * len(loader))``.
 
     Example:
         >>> schedule = Every(50, start=5)
@@ -232,7 +232,7 @@ class Every(Schedule):
 
 @dataclass(frozen=True)
 class At(Schedule):
-    """At the listed steps. ``At(0)`` teleports once, before the first: teleportation as initialization.
+    """Teleports before the listed steps. ``At(0)`` teleports the initial point.
 
     Algorithm 1 of the paper has blocks of consecutive teleports: ``At([*range(5, 8), 40])``.
     """

@@ -101,7 +101,7 @@ def teleport(
 
 
 def solver_named(solver: str | Solver) -> Solver:
-    """The solver itself, by name or as it is; an error says what to pass."""
+    """Return the solver of that name, or ``solver`` itself."""
     if isinstance(solver, str):
         if solver not in SOLVERS:
             raise checks.unknown_name("solver", solver, SOLVERS)

@@ -52,7 +52,7 @@ _NUMBERS = 2**24  # what the basis may hold
 
 @dataclass(frozen=True)
 class Krylov(Solver):
-    """Truncated-Krylov teleports; cheap and rough.
+    """Truncated-Krylov teleports: cheap and approximate.
 
     The state of a run is {"radius": the trust radius, "first_norm": ‖g₀‖}.
 

@@ -91,7 +91,7 @@ FIGURES = range(1, 19)
 
 @dataclass(frozen=True)
 class SQP(Solver):
-    """The solver of the paper; by default as its text has it, with the published settings.
+    """The paper's solver; by default as in its text, with the published settings.
 
     Args:
         mode: "text" or "released", see the table above; :meth:`released` also sets what each figure was run with.

@@ -27,7 +27,7 @@ _METHODS = {"relu", "relu_", "contiguous"}
 
 
 class UnsupportedModuleError(ValueError):
-    """The module has not the symmetry that was asked for; the message names the layer and the remedy."""
+    """The module lacks the symmetry asked for; the message names the layer and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Chain:
 
 
 def chain_of(module: nn.Module, layers: Sequence[str] | None = None) -> Chain:
-    """The chain of ``module``.
+    """Return the layers of ``module`` in a row.
 
     Args:
         layers: names of consecutive layers, for modules that cannot be traced. The caller guarantees that only

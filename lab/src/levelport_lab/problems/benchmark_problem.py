@@ -46,7 +46,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Problem:
-    """What to minimize, by name. Make one with :func:`levelport.problem`.
+    """A named function to minimize. Make one with :func:`levelport_lab.problem`.
 
     Example:
         >>> problem = Problem("titanic", LinearModel(), reg=1e-3)

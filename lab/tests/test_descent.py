@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,10 @@ from levelport.objective import Objective, Point
 from levelport.optim import Armijo, At, FixedStep, Momentum, Never, Normalized, Polyak, minimize
 from levelport.optim.step_rule import StepRule
 from levelport.solvers import solver_named
+from levelport_lab.engine.backends import Backend
+from levelport_lab.engine.runner import Plan, run_plan
 from levelport_lab.engine.spec import Run, RunStatus
+from levelport_lab.engine.store import Store
 from levelport_lab.paper import descent
 from levelport_lab.paper.batched import batched
 from levelport_lab.paper.descent import Arm, Batches, Descent
@@ -122,6 +126,26 @@ def test_cohort_equals_its_tasks_one_by_one(name: str, batch: int | None) -> Non
             assert run.facts["teleports"] == alone.facts["teleports"] == len(expected.plan.at if expected.plan else ())
             for curve in ("value", "loss", "gradient_equivalents"):
                 np.testing.assert_allclose(run.curves[curve], alone.curves[curve], rtol=1e-8)
+
+
+def test_family_runs_together_and_is_stored_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    run = Cohort.run
+
+    def counted(cohort: Cohort) -> list[Run]:
+        sizes.append(len(cohort.tasks))
+        return run(cohort)
+
+    monkeypatch.setattr(Cohort, "run", counted)
+    tasks = [Training("logreg/titanic", reg, Method.SGD, (1.0, 0.1), 2) for reg in (1e-1, 1e-2, 1e-3)]
+    apart = replace(tasks[0], timed="chosen")
+    store = Store(tmp_path)
+    run_plan(Plan.of(tasks[:1], store), store, Backend())
+    sweep = run_plan(Plan.of([*tasks, apart], store), store, Backend())
+    assert (sizes[0], sorted(sizes[1:]), sweep.computed) == (1, [1, 2], 3)
+    for task in tasks:
+        found = sweep.results[task.key].runs
+        assert [one.final_value for one in found] == pytest.approx([one.final_value for one in task.run()], rel=1e-12)
 
 
 def test_failure_of_a_cohort_is_the_failure_of_each_task() -> None:

@@ -16,9 +16,8 @@ HalfName = Literal["stochastic", "deterministic"]
 Protocol = Literal["text", "released"]
 """How the paper's experiments are run and scored: as its text says, or as its authors' released scripts do."""
 
-Reference = Literal["exact", "paper", "released"]
-"""Which f* decides what is solved: certified (for networks the best value seen), estimated as the paper says, or the
-authors' own numbers."""
+Reference = Literal["exact", "released"]
+"""Which f* decides what is solved: certified (for networks the best value seen), or the authors' own numbers."""
 
 BackendName = Literal["loky", "dask", "ray"]
 """Where runs are computed: processes here, or a cluster."""

@@ -41,9 +41,7 @@ def reproduce_command(
     reg: Annotated[
         list[float] | None, typer.Option("--reg", help="Profiles: only these penalties; may repeat.")
     ] = None,
-    reference: Annotated[
-        Reference, typer.Option(help="f* of profiles: exact, estimated as in the paper, or the authors' own numbers.")
-    ] = "exact",
+    reference: Annotated[Reference, typer.Option(help="f* of profiles: exact, or the authors' own numbers.")] = "exact",
     protocol: Annotated[
         Protocol, typer.Option(help="Run and score as the paper's text says, or as its released scripts do.")
     ] = "text",

@@ -18,6 +18,8 @@ one of the authors' released code: at most 100 trials each way, and then the ste
 
 from __future__ import annotations
 
+import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -143,6 +145,10 @@ class _Armijo(BatchedRule):
     shrink = 0.8
     largest = 1e6
     smallest = 1e-30
+    trials = sys.maxsize
+    """Each way."""
+    last_resort = 0.0
+    """The step where no step is good enough."""
 
     def __init__(self, settings: Tensor) -> None:
         super().__init__(settings)
@@ -153,67 +159,39 @@ class _Armijo(BatchedRule):
         size = g.square().sum(dim=1)
         eta, accepted = self._last.clone(), torch.zeros_like(self._last)
         values = torch.zeros(len(W), dtype=torch.int64)
-        # Where a search has found nothing, searching again from the same point would find nothing again.
-        # Without a gradient (a minimum, or a member that is out) there is no ray to search along.
-        growing = (size > 0) & ~((f == self._hopeless[0]) & (size == self._hopeless[1]))
-        shrinking = torch.zeros(len(W), dtype=torch.bool)
-        while bool((searching := growing | shrinking).any()):
-            values.add_(searching)
-            # A trial that is not a number fails the comparison, as it should.
-            holds = ray(eta, searching) <= f - self.settings * eta * size
-            accepted = torch.where(searching & holds, eta, accepted)
-            # Once a larger step has failed, or at the bound, the largest one that holds is known.
-            shrinking = ~holds & (shrinking | (growing & (accepted == 0.0))) & (eta > self.smallest)
-            growing = growing & holds & (eta < self.largest)
-            eta = torch.where(growing, (eta * self.grow).clamp(max=self.largest), eta)
-            eta = torch.where(shrinking, eta * self.shrink, eta)
-        moved = accepted > 0.0
-        self._hopeless = (torch.where(moved, torch.nan, f), torch.where(moved, torch.nan, size))
-        self._last = torch.where(moved, accepted, self._last)
-        return BatchedStep(W - accepted[:, None] * g, values, moved.long())
-
-
-class _CappedArmijo(BatchedRule):
-    """The search of the released code."""
-
-    searches = True
-    grow = 1.25
-    shrink = 0.8
-    trials = 100
-    last_resort = 1e-8
-
-    def __init__(self, settings: Tensor) -> None:
-        super().__init__(settings)
-        self._last = torch.ones_like(settings)
-        self._failed_at: tuple[Tensor, Tensor] | None = None
-
-    def step(self, W: Tensor, f: Tensor, g: Tensor, ray: Ray) -> BatchedStep:
-        size = g.square().sum(dim=1)
-        eta, accepted = self._last.clone(), torch.zeros_like(self._last)
-        values = torch.zeros(len(W), dtype=torch.int64)
-        active = size > 0
-        if self._failed_at is not None:  # a search that began at 1e-8 and failed here would fail again
-            active &= ~((f == self._failed_at[0]) & (size == self._failed_at[1]))
-        searched = active.clone()
-        shrinking = torch.zeros_like(active)
-        for trial in range(self.trials + 1):
-            if not bool(active.any()):
-                break
+        # Without a gradient (a minimum, or a member that is out) there is no ray to search along; and where a search
+        # has found nothing, one that begins with the same step would find nothing again.
+        active = (size > 0) & ~((f == self._hopeless[0]) & (size == self._hopeless[1]))
+        searched, shrinking, trial = active, torch.zeros_like(active), 0
+        while trial <= self.trials and bool(active.any()):
             values.add_(active)
+            # A trial that is not a number fails the comparison, as it should.
             holds = ray(eta, active) <= f - self.settings * eta * size
             if trial == 0:
                 shrinking = active & ~holds
             # The released loop tests a 100th growth and does not take it.
             taken = active & holds & (shrinking if trial == self.trials else True)
             accepted = torch.where(taken, eta, accepted)
-            # Growing ends at the first failure, shrinking at the first success, each after 100 trials at the latest.
-            active = active & (holds ^ shrinking)
-            eta = torch.where(active, eta * torch.where(shrinking, self.shrink, self.grow), eta)
+            # Growing ends at the first failure, shrinking at the first success, both at their bounds.
+            active = active & (holds ^ shrinking) & torch.where(shrinking, eta > self.smallest, eta < self.largest)
+            grown = (eta * torch.where(shrinking, self.shrink, self.grow)).clamp(max=self.largest)
+            eta, trial = torch.where(active, grown, eta), trial + 1
         failed = accepted == 0.0
-        repeats = failed & (~searched | (self._last == self.last_resort))
-        self._failed_at = (torch.where(repeats, f, torch.nan), torch.where(repeats, size, torch.nan))
-        self._last = torch.where(failed, torch.full_like(accepted, self.last_resort), accepted)
-        return BatchedStep(W - self._last[:, None] * g, values, (~failed).long())
+        first = self.last_resort or self._last  # where the search after a failure begins
+        again = failed & (~searched | (self._last == first))
+        self._hopeless = (torch.where(again, f, torch.nan), torch.where(again, size, torch.nan))
+        self._last = torch.where(failed, first, accepted)
+        steps = torch.where(failed, self.last_resort, accepted)
+        return BatchedStep(W - steps[:, None] * g, values, (~failed).long())
+
+
+class _CappedArmijo(_Armijo):
+    """The search of the released code."""
+
+    largest = math.inf
+    smallest = 0.0
+    trials = 100
+    last_resort = 1e-8
 
 
 _RULES: dict[Method, type[BatchedRule]] = {

@@ -106,14 +106,6 @@ class Half:
             admissible=self.admissible if plan is not None or self.timed != "no" else None,
         )
 
-    def reference(self, problem: str, reg: float) -> Training:
-        """The paper's estimate of f*: momentum with its own teleports, five times as long (text, epochs: 2.5 times)."""
-        longer = self.ticks * 5 if self.batch is None or self.protocol == "released" else self.ticks * 5 // 2
-        at = as_scheduled(every(50 if self.batch is None else 10, 5, longer), self.protocol)
-        spec = self.spec(problem, reg, Variant(Method.MOMENTUM, "published"))
-        plan = TeleportPlan(solver_setting("published", self.protocol), at)
-        return replace(spec, ticks=longer, timed="no", plan=plan, admissible=None)
-
 
 def variants(solvers: tuple[SolverName, ...], limits: tuple[int, ...] = (50,)) -> list[Variant]:
     """Every method without teleports, then with each solver and limit."""
@@ -218,54 +210,25 @@ def scored(
         if not seen:
             continue
         start, lowest = float(seen[0][0]), min(float(curve.min()) for curve in seen)
-        optimum = best_value(half, setup, results, problem, reg, lowest)
-        if optimum is None:
-            continue
+        optimum = best_value(half, setup, problem, reg, lowest)
         for variant, runs in zip(chosen, complete, strict=True):
             run = scoring.representative(runs, start, optimum, half.tau, axis)
             yield Scored(problem, reg, variant, run, start, optimum, half.tau, scoring)
 
 
-def best_value(half: Half, setup: Setup, results: Results, problem: str, reg: float, lowest: float) -> float | None:
+def best_value(half: Half, setup: Setup, problem: str, reg: float, lowest: float) -> float:
     """f*, of f or (released protocol) of the loss without its penalty, at the minimizer of f.
 
     It is exact and certified for logistic regression; for networks it is ``lowest``, the smallest value that any run of
-    the half has seen. ``setup.reference`` may ask for the paper's estimate or the authors' own numbers instead; None
-    where the runs of that estimate are missing.
+    the half has seen. ``setup.reference`` may ask for the authors' own numbers instead.
     """
     named = half.spec(problem, reg, Variant(Method.SGD)).named_problem()
     if setup.reference == "released":
         return released_optimum(named.data, reg, network=not named.convex)
-    if setup.reference == "paper":
-        return _estimate(half, setup, results, problem, reg)
     if not named.convex:
         return lowest
     optimum = named.optimum()
     if setup.protocol == "text":
         return float(optimum.value)
-    minimiser = optimum.point()
-    return float(optimum.value) - reg * float(minimiser @ minimiser)
-
-
-def references(half: Half, setup: Setup, problem: str, reg: float) -> list[Training]:
-    """The runs that the paper's f* comes from: those of Figures 4 and 8, by the released protocol of both halves."""
-    model: Model = "logreg" if half.model == "logreg" else "network"
-    names = (half.name,) if setup.protocol == "text" else HALF_NAMES
-    return [half_of(model, name, setup).reference(problem, reg) for name in names]
-
-
-def _estimate(half: Half, setup: Setup, results: Results, problem: str, reg: float) -> float | None:
-    """The smallest value of the reference run: of the chosen setting (text), or of all, in both halves (released)."""
-    found = []
-    for spec in references(half, setup, problem, reg):
-        if setup.protocol == "text":
-            best = results.best(spec)
-            curves = [] if best is None else [best.curves.get("value", np.empty(0))]
-        else:
-            task = results.task(spec)
-            curves = [] if task is None else [RELEASED.curve(run) for run in task.runs]
-        values = [float(curve.min()) for curve in curves if len(curve)]
-        if not values:
-            return None
-        found.append(min(values))
-    return min(found)
+    minimizer = optimum.point()
+    return float(optimum.value) - reg * float(minimizer @ minimizer)

@@ -58,7 +58,7 @@ class Setup:
         images: restrict MNIST to its first training images; 0 means all.
         restarts: restrict MNIST to so many initial points; 0 means the tier's own number.
         halves: restrict the profiles to one half; empty means both.
-        reference: f* is exact (for networks: the best value seen), the paper's estimate, or the authors' own number.
+        reference: f* is exact (for networks: the best value seen), or the authors' own number.
         protocol: run and score as the paper's text says, or as the released scripts do.
     """
 

@@ -106,28 +106,21 @@ class Training(RunSpec):
 
     @property
     def rough_seconds(self) -> float:
-        """A fixed time per step and a time per operation, fitted to runs on one core of a small machine.
+        """A fixed time per evaluation, which members that descend together share, and one per entry of the data.
 
-        Members that descend together share the fixed time; those that are run alone for their time do not.
+        Both were measured on one core of a small machine.
         """
         named = self.named_problem()
-        samples, convex = named.info.training_samples, named.convex
-        entries = samples * named.dimension
-        per_gradient = 8e-10 * entries + 5e-8 * samples if convex else 2e-10 * entries
-        per_iteration = 19e-10 * entries + 5e-8 * samples if convex else 7e-10 * entries  # of the published solver
-        searches = self.method is Method.ARMIJO
-        fixed = (2e-4 if convex else 8e-4) + ((4e-4 if convex else 1e-3) if searches else 0.0)
-        steps = self.ticks * (1 if self.batch is None else -(-samples // self.batch))
-        share = 1.0 if self.batch is None else self.batch / samples
-        teleports = 0 if self.plan is None else self.plan.limit * sum(tick < self.ticks for tick in self.plan.at)
-        ours = self.plan is not None and self.plan.solver == "ours"  # its teleports are made one after the other
+        samples = named.info.training_samples
+        steps, share = (
+            (self.ticks, 1.0) if self.batch is None else (self.ticks * samples / self.batch, self.batch / samples)
+        )
+        steps *= 4 if self.method is Method.ARMIJO else 1
+        teleports = 0 if self.plan is None else 3 * self.plan.limit * sum(tick <= self.ticks for tick in self.plan.at)
+        evaluation = 1e-10 * samples * named.dimension + 1e-8 * samples
 
         def descent(members: int) -> float:
-            stepping = steps * (fixed + (4.0 if searches else 1.0) * members * share * per_gradient)
-            movers = 1 if self.plan is not None and self.plan.at == (0,) else members
-            if ours:
-                return stepping + movers * teleports * ((3e-4 if convex else 3e-3) + 2.0 * per_iteration)
-            return stepping + teleports * ((6e-4 if convex else 1.4e-3) + movers * per_iteration)
+            return 3e-4 * (steps + teleports) + members * (share * steps + teleports) * evaluation
 
         grid = len(self.settings)
         if self.timed == "every":

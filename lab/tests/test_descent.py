@@ -226,7 +226,7 @@ def test_released_search_equals_a_plain_loop(name: str) -> None:
                 step, trials = step * 0.8, trials + 1
             step = 1e-8 if trials == 100 else step
             x = x - step * point.gradient
-        np.testing.assert_allclose(run.curves["value"], values, rtol=1e-5)
+        np.testing.assert_allclose(run.curves["value"], values, rtol=1e-9)
 
 
 def armijo_holds(objective: Objective, point: Point, c: float, step: float) -> bool:

@@ -174,8 +174,8 @@ class _Armijo(BatchedRule):
             accepted = torch.where(taken, eta, accepted)
             # Growing ends at the first failure, shrinking at the first success, both at their bounds.
             active = active & (holds ^ shrinking) & torch.where(shrinking, eta > self.smallest, eta < self.largest)
-            grown = (eta * torch.where(shrinking, self.shrink, self.grow)).clamp(max=self.largest)
-            eta, trial = torch.where(active, grown, eta), trial + 1
+            other = torch.where(shrinking, eta * self.shrink, (eta * self.grow).clamp(max=self.largest))
+            eta, trial = torch.where(active, other, eta), trial + 1
         failed = accepted == 0.0
         first = self.last_resort or self._last  # where the search after a failure begins
         again = failed & (~searched | (self._last == first))

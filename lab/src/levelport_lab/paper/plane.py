@@ -79,12 +79,6 @@ class Journey:
     result: MinimizeResult
 
     @property
-    def steps_to(self) -> int:
-        """Steps taken until ‖∇f‖ fell to 1e-6 of its largest, or all that were taken."""
-        largest = max(row.gradient_norm for row in self.result.trace)
-        return next((row.iteration for row in self.result.trace if row.gradient_norm <= 1e-6 * largest), self.steps)
-
-    @property
     def steps(self) -> int:
         """Steps taken."""
         return self.result.iterations

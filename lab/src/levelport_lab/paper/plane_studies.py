@@ -75,7 +75,7 @@ class PlaneRun(RunSpec):
         for index, journey in enumerate(experiment.journeys):
             values = np.array([row.value for row in journey.result.trace])
             gaps = values - minimum
-            facts_of_run = {**facts, "steps": float(journey.steps), "steps_to_gradient_1e-6": float(journey.steps_to)}
+            facts_of_run = {**facts, "steps": float(journey.steps)}
             reached = np.flatnonzero(gaps <= 1e-6 * gaps[0])
             iterations = [row.iteration for row in journey.result.trace]
             facts_of_run["steps_to_gap_1e-6"] = float(iterations[reached[0]]) if len(reached) else np.inf

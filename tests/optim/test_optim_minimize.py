@@ -251,6 +251,16 @@ def test_the_unit_of_x_does_not_decide_whether_there_is_a_step(method: str, unit
     assert torch.allclose(result.x / unit, vector(1.0, 3.0), rtol=1e-6)
 
 
+@pytest.mark.parametrize("budget", [5.0, 20.0, 50.0])
+def test_budget_binds_within_a_newton_step(budget: float) -> None:
+    """Its system asks for sixty products: eigenvalues over six decades."""
+    curvatures = torch.logspace(0, -6, 60, dtype=torch.float64)
+    start = torch.ones(60, dtype=torch.float64)
+    result = minimize(lambda w: (curvatures * w.square()).sum(), start, "newton-cg", max_cost=budget, gtol=0.0)
+    assert result.status is MinimizeStatus.MAX_COST
+    assert result.cost.gradient_equivalents <= budget + 3.0
+
+
 @pytest.mark.parametrize("unit", [1e-100, 1e100])
 def test_the_unit_of_f_does_not_either(unit: float) -> None:
     result = minimize(lambda w: unit * booth(w), vector(7.5, -4.0))

@@ -116,8 +116,8 @@ def minimize(
         gtol_absolute: stop when ‖∇f(x)‖ is at most this.
         f_target: stop when f(x) is at most this.
         max_iterations: budget of steps of the method, whatever the teleports before them do.
-        max_cost: budget of gradient equivalents (value ½, gradient 1, HVP 2); checked before every step and within
-            teleports. A line search that has begun is finished.
+        max_cost: budget of gradient equivalents (value ½, gradient 1, HVP 2); checked before every step, within
+            teleports and for the products of a Newton step. A line search that has begun is finished.
         max_seconds: budget of time; checked at the same places.
         callback: called as ``callback(row, point)`` with every new point; a true answer stops the run.
 
@@ -218,7 +218,7 @@ def _descend(run: _Run, rule: StepRule, policy: TeleportPolicy[tuple[Point, Any]
                     return reason
             if run.asked_to_stop:
                 return MinimizeStatus.STOPPED
-        step = rule.advance(run.objective, run.point, state, arrival)
+        step = rule.within(run.left()[0]).advance(run.objective, run.point, state, arrival)
         if step.point is None:
             return MinimizeStatus.NO_STEP
         if not (step.point.finite and all_finite(step.point.x)):
@@ -325,7 +325,7 @@ class _Run:
         return max(values) - min(values) <= noise < self.trace[0].value - self.point.value
 
     def left(self) -> tuple[float, float]:
-        """Gradient equivalents and seconds that a teleport may use, so that a step can follow it."""
+        """Gradient equivalents and seconds that a teleport or a Newton system may use, so that a step can follow."""
         cost = self.cost
         return (
             self.max_cost - cost.gradient_equivalents - _STEP_COST,

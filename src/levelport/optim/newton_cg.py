@@ -8,7 +8,7 @@ In that case the direction found so far is taken, or -∇f if there is none: bot
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from torch import Tensor
@@ -48,6 +48,9 @@ class Newton(StepRule):
     @property
     def safe_after_teleport(self) -> bool:
         return True
+
+    def within(self, max_cost: float) -> Newton:
+        return self if max_cost >= 2.0 * self.max_hvps else replace(self, max_hvps=max(1, int(0.5 * max_cost)))
 
     def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
         direction = newton_direction(point, self.max_hvps)

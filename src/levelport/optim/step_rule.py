@@ -61,6 +61,10 @@ class StepRule(ABC):
         """Return the curvature above which its steps diverge, for methods with a fixed step size."""
         return UNLIMITED
 
+    def within(self, max_cost: float) -> StepRule:
+        """The rule with its own inner iterations limited to so many gradient equivalents, at least one of them."""
+        return self
+
     @abstractmethod
     def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
         """The step from ``point``; ``state`` is None at first, ``arrival`` the move that has led to it, if any."""

@@ -9,6 +9,9 @@ LOWEST ?= .venv-lowest
 CLIENTS ?= .venv-integrations
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
+# The problems are small and two processes share two cores: more threads only wait for each other.
+export OMP_NUM_THREADS ?= 1
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types unit plain roundings mutation smoke lowest integrations dist fuzz docs bench format clean
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
     """Run the command line."""
+    # The problems are small: more threads only wait for each other, for minutes on a busy machine.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         from levelport_lab.cli import app
     except ModuleNotFoundError as error:

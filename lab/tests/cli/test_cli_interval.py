@@ -41,9 +41,10 @@ def test_statsmodels_likelihood_at_the_ends() -> None:
 
 def test_table_and_picture(tmp_path: Path) -> None:
     picture = tmp_path / "forest.png"
-    code, text = run("logreg/pima", "--confidence", "0.95", "--plot", str(picture))
+    code, text = run("logreg/pima", "--plot", str(picture))  # 95 % by default
     assert code == 0
     assert "penalty 0" in text
+    assert "95 %" in text
     assert text.count("certified") == 9
     with Image.open(picture) as image:
         assert image.size[0] > 400
@@ -64,7 +65,7 @@ def test_collinear_columns_are_unbounded_and_predictions_are_not() -> None:
     [
         (("logreg/ionosphere", "--rise", "1"), "no finite maximum"),
         (("mlp-relu-100-100/blood", "--rise", "1"), "two classes"),
-        (("logreg/blood",), "exactly one of rise and confidence"),
+        (("logreg/blood", "--rise", "1", "--confidence", "0.9"), "exactly one of rise and confidence"),
         (("logreg/blood", "--rise", "1", "--quantity", "zz"), "'zz' is not a quantity"),
         (("logreg/blood", "--rise", "1", "--quantity", "p99999"), "p0 to p148"),
         (("logreg/blood", "--rise", "-1"), "rise"),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def interval_command(
     name: Annotated[str, typer.Argument(help="A logistic regression with two classes, as in logreg/pima.")],
     confidence: Annotated[
-        float | None, typer.Option(help="Confidence of the intervals, between 0 and 1; 0.95 stands for a rise of 1.92.")
+        float | None, typer.Option(help="Confidence of the intervals, by default 0.95, a rise of 1.92.")
     ] = None,
     rise: Annotated[float | None, typer.Option(help="Rise of the summed negative log-likelihood.")] = None,
     quantity: Annotated[
@@ -44,6 +44,8 @@ def interval_command(
     """
     from levelport import interval
 
+    if confidence is None and rise is None:
+        confidence = 0.95
     if plot is not None:
         from levelport_lab.pictures import picture_format
 

@@ -18,9 +18,6 @@ def play(
 
     The page is served to this machine alone, until Ctrl-C.
     """
-    import torch
-
-    torch.set_num_threads(1)  # functions of the plane: more threads only wait for each other
     try:
         from levelport_lab.play.page import serve
     except ModuleNotFoundError as error:

@@ -228,8 +228,14 @@ def test_two_worker_ray_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     pytest.importorskip("ray", reason="the ray extra is not installed")
     # Ray's workers are fresh processes that must find the module of the tasks.
     monkeypatch.setenv("PYTHONPATH", str(SCRIPT.parent), prepend=os.pathsep)
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # 15 by default: on a busy machine they would never get their turn
     store = Store(tmp_path)
-    run_plan(Plan.of(sweep(10, 0.05), store), store, Backend("ray", jobs=2))
+    try:
+        run_plan(Plan.of(sweep(10, 0.05), store), store, Backend("ray", jobs=2))
+    except Exception as error:
+        if "timed out during startup" in str(error):
+            pytest.skip("Ray gives up starting itself after 30 s, on a machine that is too busy")
+        raise
     assert_complete(store, 10, 0.05)
     specs = iter([*sweep(5, 0.0), Squares(9, kills=True)])
     done = Backend("ray", jobs=2).compute(specs)

@@ -11,7 +11,7 @@ from torch import Tensor
 from levelport import FunctionObjective, Krylov
 from levelport.solvers import Monitor, TeleportProblem, move_from
 from levelport.solvers.auto import quadratic_solution
-from levelport.solvers.problem import Certificate, log_gain
+from levelport.solvers.problem import INSIDE, Certificate, log_gain, parabola_root, room
 
 
 def vector(*entries: float) -> Tensor:
@@ -64,3 +64,30 @@ def test_products_that_vanish_are_aligned() -> None:
     objective = FunctionObjective(lambda x: x.sum(), vector(1.0, 1.0))
     certificate = Certificate.at(objective.at(vector(1.0, 2.0), curvature=True))
     assert (certificate.curvature, certificate.alignment, certificate.misalignment) == (0.0, 1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("offset", "direction"),
+    [((0.5, 0.0), (1.0, 0.0)), ((0.5, 0.3), (0.0, -1.0)), ((3.0, 0.0), (-0.6, 0.8)), ((0.0, 2.5), (0.6, -0.8))],
+)
+@pytest.mark.parametrize("radius", [1.0, 1e-3, 1e150])
+def test_room_is_the_way_to_the_edge(offset: tuple[float, ...], direction: tuple[float, ...], radius: float) -> None:
+    """Inside, to the edge; outside and heading inwards, to where it is as far out as here."""
+    at, along = torch.tensor(offset, dtype=torch.float64), torch.tensor(direction, dtype=torch.float64)
+    a = room(radius * float(torch.dot(at, along)), radius * float(at.norm()), radius)
+    assert a > 0.0
+    assert float((at + a / radius * along).norm()) == pytest.approx(max(INSIDE, float(at.norm())), rel=1e-9)
+
+
+def test_no_room_outside_and_heading_out() -> None:
+    assert room(2.0, 3.0, 1.0) == 0.0
+    assert room(-1.0, 3.0, math.inf) == math.inf
+
+
+@pytest.mark.parametrize("curvature", [3.0, 0.0, -3.0])
+@pytest.mark.parametrize("excess", [0.4, -0.4, 1e-9])
+def test_parabola_root_is_the_nearer_one(excess: float, curvature: float) -> None:
+    t = parabola_root(excess, 2.0, curvature)
+    assert 2.0 * t - 0.5 * curvature * t * t == pytest.approx(excess, rel=1e-9)
+    assert abs(t) <= abs(excess)  # the other root is further away than 2·slope/curvature - |excess|
+    assert parabola_root(4.0, 2.0, 3.0) == 2.0  # its top is 2/3: the tangent's

@@ -69,11 +69,15 @@ def test_lower_minimum_is_reported() -> None:
     def f(v: Tensor) -> Tensor:
         return (v[0] ** 2 - 1.0) ** 2 + 0.1 * v[0] + v[1] ** 2
 
-    result = levelport.interval(f, torch.tensor([0.98, 0.0], dtype=DTYPE), [0], rise=1.5, refine=True)
+    x = levelport.minimize(f, torch.tensor([0.98, 0.0], dtype=DTYPE)).x
+    result = levelport.interval(f, x, [0], rise=1.5)
     assert EndStatus.NEW_MINIMUM in {end.status for both in result.ends for end in both}
     assert result.minimum is not None
     assert float(f(result.minimum)) < result.value
     assert all(end.value <= result.value + 1.5 for both in result.ends for end in both)
+    again = levelport.interval(f, x, [0], rise=1.5, refine=True)
+    assert again.success
+    assert float(again.x[0]) == pytest.approx(-1.0, abs=0.05)
 
 
 def test_curved_valley_is_certified_or_said() -> None:

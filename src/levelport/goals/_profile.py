@@ -6,20 +6,23 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic
 
+import torch
 from torch import Tensor
 
 from levelport import checks
 from levelport.goals._interval import MAX_COST
-from levelport.goals.ends import Warm
-from levelport.goals.pairs import Pairs
+from levelport.goals.ends import Found, Task, descended
 from levelport.goals.quantities import Quantities, Quantity
 from levelport.goals.result import End, ProfileResult
-from levelport.goals.setup import prepare
+from levelport.goals.setup import Setup, prepare
 from levelport.objective import Objective, ObjectiveError
 from levelport.objectives.isolation import full_precision
 from levelport.objectives.structure import X
+
+_JUMP = 2.0  # an end's move between two rises, in units of its price, from which it jumped
+_SHARES = 0.25, 0.5, 0.75  # of the way to the larger region's end, which have to lie in that region
 
 
 def profile(
@@ -37,7 +40,7 @@ def profile(
     """Find the ends of a quantity for several rises, which trace its profile likelihood.
 
     The points (end, f(x) + rise) lie on the profile, the smallest f for a given value of the quantity. Every end starts
-    from that of the next smaller rise.
+    from that of the next smaller rise, and ends that do not agree with their neighbours are searched for again.
 
     Args:
         rises: above f(x), positive; for a likelihood 0.5, 1.92 and 3.32 are 68, 95 and 99 %.
@@ -64,24 +67,7 @@ def profile(
     with full_precision(setup.objective.device):
         tasks = [setup.task(height, tol) for height in heights]
         for name, goal in zip(quantities.names, map(setup.goal, quantities.goals), strict=True):
-            sides: list[list[End[X]]] = []
-            for side in ("lower", "upper"):
-                by_rise: list[End[X]] = []
-                warm: Warm | None = None
-                last = tasks[0].start.z
-                for task in tasks:
-                    end, how = setup.end(task, goal, name, side, budget, warm)
-                    if by_rise and _behind(end, by_rise[-1]):
-                        # Another local end: start from the very point of the smaller region.
-                        there = Warm(
-                            last * math.sqrt(tasks[len(by_rise) - 1].region.unit / task.region.unit),
-                            Pairs.around_identity(task.recycled),
-                        )
-                        again, found_again = setup.end(task, goal, name, side, budget, there)
-                        end, how = replace(again, cost=end.cost + again.cost), found_again
-                    by_rise.append(end)
-                    last, warm = how.site.z, how.warm if task.recycled is None else None
-                sides.append(by_rise)
+            sides = [_Side(setup, tasks, goal, name, side, budget).ends() for side in ("lower", "upper")]
             found.append(tuple(zip(*sides, strict=True)))
     return ProfileResult(
         names=tuple(quantities.names),
@@ -94,10 +80,69 @@ def profile(
     )
 
 
-def _behind(end: End[Any], smaller: End[Any]) -> bool:
-    """Return True if an end lies inside that of a smaller rise."""
-    sign = 1.0 if end.side == "lower" else -1.0
-    return sign * end.bound > sign * smaller.bound
+class _Side(Generic[X]):
+    """The ends of one quantity on one side, which have to agree with each other.
+
+    Regions are nested, so an end that lies inside that of a smaller rise is only a local one: it is searched for again
+    from the point of the smaller rise. Between two rises an end moves by about its price times their difference. Where
+    it moves by far more, the larger region has found another valley, which may reach into the smaller one as well: that
+    is searched again from where f, falling from the larger one's end, enters it.
+    """
+
+    def __init__(
+        self, setup: Setup[X], tasks: list[Task], goal: Objective, name: str, side: str, max_cost: float
+    ) -> None:
+        self._setup, self._tasks, self._goal, self._name, self._side = setup, tasks, goal, name, side
+        self._max_cost, self._sign = max_cost, 1.0 if side == "lower" else -1.0
+        self._found: list[tuple[End[X], Found]] = []
+
+    def ends(self) -> list[End[X]]:
+        """One per rise, in ascending order."""
+        begin: Tensor | None = None
+        for place, task in enumerate(self._tasks):
+            self._found.append(self._search(task, begin))
+            begin = self._found[-1][1].site.z if task.region.chart.whitens else None
+            self._outwards(place)
+        for place in reversed(range(len(self._tasks) - 1)):
+            self._inwards(place)
+        for place in range(len(self._tasks)):
+            self._outwards(place)
+        return [end for end, _ in self._found]
+
+    def _search(self, task: Task, begin: Tensor | None) -> tuple[End[X], Found]:
+        return self._setup.end(task, self._goal, self._name, self._side, self._max_cost, begin)
+
+    def _outwards(self, place: int) -> None:
+        """Search again from the end of the next smaller rise, if that lies further out."""
+        if place and self._sign * self._found[place][0].bound > self._sign * self._found[place - 1][0].bound:
+            self._again(place, self._coordinates(place - 1, place))
+
+    def _inwards(self, place: int) -> None:
+        """Search again from the end of the next larger rise, if the quantity jumped between them."""
+        (end, _), (larger, found) = self._found[place : place + 2]
+        task, outer = self._tasks[place : place + 2]
+        price = min(end.price, larger.price) if larger.price > 0.0 else end.price
+        moved = self._sign * (end.bound - larger.bound)
+        if not (end.status.bounded and moved > _JUMP * price * (outer.region.unit - task.region.unit)):
+            return
+        here = self._coordinates(place, place + 1)
+        between = (outer.region.at(torch.lerp(here, found.site.z, share)) for share in _SHARES)
+        if all(site.feasible for site in between):  # else it may lie in another component
+            z = descended(task, self._coordinates(place + 1, place))
+            if z is not None:
+                self._again(place, z)
+
+    def _coordinates(self, place: int, other: int) -> Tensor:
+        """The point of an end in the coordinates of another rise."""
+        ratio = self._tasks[place].region.unit / self._tasks[other].region.unit
+        whitens = self._tasks[other].region.chart.whitens
+        return self._found[place][1].site.z * (math.sqrt(ratio) if whitens else 1.0)
+
+    def _again(self, place: int, z: Tensor) -> None:
+        task, (before, _) = self._tasks[place], self._found[place]
+        again, how = self._search(task, z)
+        if self._sign * again.bound < self._sign * before.bound:
+            self._found[place] = replace(again, cost=before.cost + again.cost), how
 
 
 def _checked(rises: Sequence[float]) -> list[float]:

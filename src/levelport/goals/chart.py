@@ -59,6 +59,11 @@ class Chart:
         inverse = (V / root) @ V.T * D
         return cls(center, T, inverse, int((e.abs() < floor).sum()), float(e[0]))
 
+    @property
+    def whitens(self) -> bool:
+        """Whether T comes from a Hessian, so that lengths in z have a meaning."""
+        return isinstance(self.matrix, Tensor)
+
     def point(self, z: Tensor) -> Tensor:
         """x, in the dtype of f."""
         moved = self.center.to(z.dtype) + self.push(z)

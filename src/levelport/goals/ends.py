@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -21,38 +21,36 @@ from levelport.goals.goal import Aim, Reading
 from levelport.goals.pairs import Pairs
 from levelport.goals.recycled import Recycled
 from levelport.goals.result import EndStatus
-from levelport.goals.verify import second_look
+from levelport.goals.verify import SecondLook, second_look
 from levelport.goals.wald import Limits, Search, repeated_wald
 
-STEPS = 5  # Wald steps after which a region counts as curved
+_STEPS = 5  # Wald steps after which a region counts as curved
 _INEXACT = 1e-4  # relative error of the Wald width's square, where the inverse Hessian is found by conjugate gradients
 _STRICTER = 0.3  # factor of the tolerance there
+_BENT = 0.3  # curvature along a step, relative to that at the minimizer, below which a region counts as curved
 _FAR = 100.0  # Wald widths after which there is no end
-_ANGLES = (1e-4, 1e-5, 1e-6)  # of feasible SQP, one after the other while a second look still sees a gain
-_PRODUCTS = 40
+_ANGLES = (1e-4, 1e-4, 1e-5, 1e-5, 1e-6, 1e-6)  # of feasible SQP, while a second look still sees a gain
+_LARGEST = 100  # dimension up to which there is a second look, which takes as many products
+_SOFT = 0.5  # curvature along the level, relative to that at the minimizer, below which a farther end may lie behind
+_LENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # at which it is looked for, where the region's radius is about 1.4
+_MORE = 1e-3  # slack that a point there must have gained
 _ITERATIONS = 3000
 _SHRINKINGS = 12
+_DESCENT = 100  # steps into a smaller region
 
 
-@dataclass
 class Found:
-    """An end in the coordinates of the region."""
+    """An end in the coordinates of the region, at first that of the Wald steps; ``wald`` is the Wald interval's."""
 
-    site: Site
-    reading: Reading
-    status: EndStatus
-    angle: float
-    price: float
-    wald: float
-    origin: float
-    iterations: int
-    warm: Warm | None = None
-    detail: str = ""
+    def __init__(self, search: Search, wald: float) -> None:
+        self.site, self.reading, self.origin, self.wald = search.site, search.reading, search.origin, wald
+        self.angle, self.price, self.iterations = search.angle, search.price, search.iterations
+        self.status, self.detail = EndStatus.CERTIFIED, ""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Data shared by the searches for all ends.
+    """What is common to the search for all ends.
 
     Attributes:
         region, start: the region and the minimizer in it.
@@ -68,70 +66,52 @@ class Task:
     at_bound: bool = False
 
 
-@dataclass(frozen=True)
-class Warm:
-    """A start for the search: the end of a smaller region, with its coordinates and pairs."""
-
-    z: Tensor
-    pairs: Pairs
-
-
-def find_end(task: Task, aim: Aim, spent: Callable[[], bool], warm: Warm | None = None) -> Found:
-    """The end of h in the direction of ``aim``."""
-    reading = aim.at(task.start)
-    begin, origin = task.start, reading
-    if not reading.finite:
+def find_end(task: Task, aim: Aim, spent: Callable[[], bool], begin: Tensor | None = None) -> Found:
+    """The end of h in the direction of ``aim``, searched for from the minimizer or from ``begin``."""
+    origin = aim.at(task.start)
+    if not origin.finite:
         return _failed(task, origin, f"at x the quantity is {origin.point.value}, or its gradient is not finite")
-    if warm is not None:
-        begin = _shrunk(task, warm.z)
-        reading = aim.at(begin)
-    elif task.at_bound or _stationary(reading):
-        begin = _displaced(task)
-        reading = aim.at(begin)
-        if not reading.finite or _stationary(reading):
-            return _failed(task, origin, "the quantity does not change around x")
-    tol = task.tol
+    start, wald = task.start, math.nan
+    if begin is not None:
+        start = _shrunk(task, begin)
+    elif task.at_bound or _stationary(origin):
+        start = _displaced(task)
+    reading = origin if start is task.start else aim.at(start)
+    if begin is None and start is not task.start and (not reading.finite or _stationary(reading)):
+        return _failed(task, origin, "the quantity does not change around x")
+    tol, exact = task.tol, True
     if task.recycled is not None:
-        task.recycled.solve(reading.gradient, relative=_INEXACT)
+        exact = task.recycled.solve(reading.gradient, relative=_INEXACT, stop=lambda _: spent())
         tol *= _STRICTER
-    pairs = warm.pairs if warm is not None else Pairs.around_identity(task.recycled)
-    search = Search(begin, reading, origin.value)
-    if warm is not None or begin is task.start:
+    if begin is not None or start is task.start:
         p = origin.gradient
-        search.wald = math.sqrt(2.0 * float(p @ (p if task.recycled is None else task.recycled(p))))
-    repeated_wald(task.region, aim, search, pairs, Limits(tol, STEPS, _FAR, spent))
-    found = Found(
-        search.site,
-        search.reading,
-        EndStatus.CERTIFIED,
-        search.angle,
-        search.price,
-        search.wald if begin is task.start or warm is not None else math.nan,
-        search.origin,
-        search.iterations,
-        Warm(search.site.z, pairs),
-    )
+        wald = math.sqrt(2.0 * float(p @ (p if task.recycled is None else task.recycled(p))))
+    pairs = Pairs.around_identity(task.recycled)
+    search = Search(start, reading, origin.value, wald)
+    repeated_wald(task.region, aim, search, pairs, Limits(tol, _STEPS, _FAR, spent))
+    found = Found(search, wald)
     if search.unbounded:
         found.status = EndStatus.UNBOUNDED
-    elif not search.converged:
+    elif not (search.converged and exact and search.least >= _BENT):
         _take_over(task, aim, search, pairs, found, spent)
     if not found.reading.value < origin.value:
         found.site, found.reading, found.angle, found.price = task.start, origin, math.nan, 0.0
         if found.status is not EndStatus.BUDGET:
-            found.status = EndStatus.CERTIFIED if begin is not task.start else EndStatus.FAILED
-        found.detail = "the quantity is stationary at x" if begin is not task.start else "no step improves the quantity"
+            found.status = EndStatus.CERTIFIED if start is not task.start else EndStatus.FAILED
+        found.detail = "the quantity is stationary at x" if start is not task.start else "no step improves the quantity"
     if task.region.lowest.site is not None and found.status is not EndStatus.FAILED:
         found.status = EndStatus.NEW_MINIMUM
     return found
 
 
 def _failed(task: Task, origin: Reading, detail: str) -> Found:
-    nan = math.nan
-    return Found(task.start, origin, EndStatus.FAILED, nan, nan, nan, origin.value, 0, detail=detail)
+    found = Found(Search(task.start, origin, origin.value), math.nan)
+    found.status, found.detail = EndStatus.FAILED, detail
+    return found
 
 
 def _stationary(reading: Reading) -> bool:
-    """Return True if the quantity's gradient vanishes as far as its digits tell."""
+    """Whether the quantity's gradient vanishes as far as its digits tell."""
     p = reading.gradient
     eps = torch.finfo(reading.point.x.dtype).eps
     return not float(p @ p) > (eps * abs(reading.value)) ** 2
@@ -154,8 +134,25 @@ def _shrunk(task: Task, z: Tensor) -> Site:
     return task.start
 
 
+def descended(task: Task, z: Tensor) -> Tensor | None:
+    """Where f, lowered from the point z outside, enters the region; None if it does not."""
+    site = task.region.at(z)
+    if not math.isfinite(site.value):
+        return None
+    around = replace(task.region, level=site.point.value)
+    aim = Aim(task.region.objective, 1.0, task.region.chart)
+    state = Descent(Site(z, site.point, around), aim.at(site), site.point.value)
+    metric = Pairs.around_identity(task.recycled).rescaled(task.region.unit)
+
+    def entered() -> bool:
+        return state.reading.value <= task.region.level
+
+    feasible_sqp(around, aim, state, metric, tol=_ANGLES[0], max_iterations=_DESCENT, spent=entered)
+    return state.site.z if entered() else None
+
+
 def _take_over(task: Task, aim: Aim, search: Search, pairs: Pairs, found: Found, spent: Callable[[], bool]) -> None:
-    """Feasible SQP from where the Wald steps ended."""
+    """Feasible SQP from where the Wald steps ended, past shallow hills, to an end that a second look confirms."""
     state = Descent(search.site, search.reading, search.origin)
     metric = pairs.rescaled(search.price if 0.0 < search.price < math.inf else 1.0)
 
@@ -166,20 +163,24 @@ def _take_over(task: Task, aim: Aim, search: Search, pairs: Pairs, found: Found,
     for tol in _ANGLES:
         state.converged = state.stalled = False
         feasible_sqp(task.region, aim, state, metric, tol=tol, max_iterations=_ITERATIONS, spent=stop)
-        if state.interior or spent() or not (state.converged or state.stalled):
-            break
         width = search.origin - state.reading.value
-        if not width > 0.0:
+        if state.interior or stop() or not (state.converged or state.stalled) or not width > 0.0:
             break
-        look = second_look(task.region, aim, state.site, state.reading, metric, products=_PRODUCTS)
+        look = second_look(task.region, aim, state.site, state.reading) if _affordable(task) else None
+        if look is None:
+            found.detail = "no second look at the end was possible"
+            break
+        metric = Pairs.around_identity(look.inverse.__matmul__)
+        behind = _behind(task, aim, state, look) if look.least < _SOFT else None
+        if behind is not None:
+            state.site, state.reading = behind
+            continue
         if look.gain <= task.tol * width:
             found.status = EndStatus.CERTIFIED
             break
         found.detail = f"a Newton step along the level predicts {look.gain / width:.1g} of the half width more"
         if not math.isfinite(look.gain):
             found.detail = "along the level the curvature is negative"
-        for s, y in look.pairs:
-            metric.learn(s, y * state.price)
     if search.origin - state.reading.value > _FAR * search.wald:
         found.status = EndStatus.UNBOUNDED
     elif state.interior:
@@ -188,8 +189,27 @@ def _take_over(task: Task, aim: Aim, search: Search, pairs: Pairs, found: Found,
         found.status = EndStatus.BUDGET
     found.site, found.reading = state.site, state.reading
     found.price, found.iterations = state.price, search.iterations + state.iterations
-    found.warm = None  # a curved valley is no quadratic
     found.angle = _angle(state.site, state.reading, metric)
+
+
+def _affordable(task: Task) -> bool:
+    """Whether a second look takes no more products than a common search."""
+    return task.region.chart.whitens and task.start.z.numel() <= _LARGEST
+
+
+def _behind(task: Task, aim: Aim, state: Descent, look: SecondLook) -> tuple[Site, Reading] | None:
+    """A feasible point beside an end, along the softest direction of the level, that is no worse and has more slack."""
+    best: tuple[Site, Reading] | None = None
+    for length in _LENGTHS:
+        for sign in (-1.0, 1.0):
+            site = task.region.at(state.site.z + sign * length * look.softest)
+            if site.feasible and site.slack > (state.site if best is None else best[0]).slack + _MORE:
+                reading = aim.at(site)
+                if reading.finite and reading.value <= state.reading.value + task.tol * (
+                    state.origin - state.reading.value
+                ):
+                    best = site, reading
+    return best
 
 
 def _angle(site: Site, reading: Reading, pairs: Pairs) -> float:

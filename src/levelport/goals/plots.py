@@ -111,8 +111,7 @@ def plot_contour(result: ContourResult[Any], ax: Any = None) -> Any:
     ax = axes(ax, height=4.8)
     points = [point for point in result.points if all(map(math.isfinite, point))]
     closed = [*points, points[0]] if points and len(points) == len(result.points) else points
-    label = "convex hull of the region" if result.hull else "region"
-    ax.plot([a for a, _ in closed], [b for _, b in closed], "-", color=_SURE, label=label)
+    ax.plot([a for a, _ in closed], [b for _, b in closed], "-", color=_SURE, label="region")
     ax.plot(*([value] for value in result.estimate), "+", color="black", label="estimate")
     unsure = [p for p, end in zip(result.points, result.ends, strict=True) if not end.success and math.isfinite(p[0])]
     if unsure:

@@ -12,7 +12,7 @@ from levelport.objectives.structure import X
 
 
 class EndStatus(Enum):
-    """The status of one end of an interval. The value is a sentence."""
+    """What is known of one end of an interval. The value is the sentence shown to people."""
 
     CERTIFIED = "the KKT conditions hold to the tolerance asked for"
     CURVED = "the region is strongly curved here: an inner bound, the true end may lie further out"
@@ -23,13 +23,18 @@ class EndStatus(Enum):
     FAILED = "no end was found for numerical reasons"
 
     @property
+    def bounded(self) -> bool:
+        """Whether an end was reached, known or not to be the last."""
+        return self in (EndStatus.CERTIFIED, EndStatus.CURVED)
+
+    @property
     def success(self) -> bool:
-        """True if the end is known: certified, or at a bound."""
+        """Whether the end is known: certified, or at a bound."""
         return self in (EndStatus.CERTIFIED, EndStatus.AT_BOUND)
 
 
 class ImproveStatus(Enum):
-    """The reason why :func:`levelport.improve` ended. The value is a sentence."""
+    """Why :func:`levelport.improve` ended. The value is the sentence shown to people."""
 
     CERTIFIED = "the KKT conditions hold to the tolerance asked for"
     INTERIOR = "the goal has a stationary point below the level, and it was reached"
@@ -41,7 +46,7 @@ class ImproveStatus(Enum):
 
     @property
     def success(self) -> bool:
-        """True if the KKT conditions hold at the point returned."""
+        """Whether the KKT conditions hold at the point returned."""
         return self in (ImproveStatus.CERTIFIED, ImproveStatus.INTERIOR)
 
 
@@ -86,7 +91,7 @@ class End(Generic[X]):
 
     @property
     def success(self) -> bool:
-        """True if the end is certified, or at a bound."""
+        """Whether the end is certified, or at a bound."""
         return self.status.success
 
     @property
@@ -135,7 +140,7 @@ class IntervalResult(Generic[X]):
 
     @property
     def success(self) -> bool:
-        """True if every end is certified, or at a bound."""
+        """Whether every end is certified, or at a bound."""
         return all(end.success for pair in self.ends for end in pair)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -215,7 +220,7 @@ class ProfileResult(Generic[X]):
 
     @property
     def success(self) -> bool:
-        """True if every end is certified, or at a bound."""
+        """Whether every end is certified, or at a bound."""
         return all(end.success for by_rise in self.ends for both in by_rise for end in both)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -263,7 +268,6 @@ class ContourResult(Generic[X]):
         estimate: their values at the minimizer.
         points: pairs of values, around the estimate; (inf, inf) where no boundary was found.
         ends: the boundary points as :class:`End`, with x, status and price.
-        hull: the points are those of the region's convex hull only.
         value, rise, confidence: f at the minimizer and what was asked for.
         setup, cost: evaluations shared by all, and all evaluations with the seconds.
     """
@@ -272,7 +276,6 @@ class ContourResult(Generic[X]):
     estimate: tuple[float, float]
     points: tuple[tuple[float, float], ...]
     ends: tuple[End[X], ...]
-    hull: bool
     value: float
     rise: float
     confidence: float | None
@@ -281,7 +284,7 @@ class ContourResult(Generic[X]):
 
     @property
     def success(self) -> bool:
-        """True if every point is certified, or at a bound."""
+        """Whether every point is certified, or at a bound."""
         return all(end.success for end in self.ends)
 
     def to_frame(self) -> Any:
@@ -303,8 +306,7 @@ class ContourResult(Generic[X]):
             [f"{index}", f"{a:.6g}", f"{b:.6g}", end.status.name.lower()]
             for index, ((a, b), end) in enumerate(zip(self.points, self.ends, strict=True))
         ]
-        what = "convex hull of the region" if self.hull else "region"
-        lines = [f"boundary of the {what}, rise {self.rise:.6g} above f = {self.value:.8g}"]
+        lines = [f"boundary of the region, rise {self.rise:.6g} above f = {self.value:.8g}"]
         return "\n".join([*lines, *aligned([["", *self.names, "status"], *rows]), f"cost   {self.cost}"])
 
 
@@ -351,7 +353,7 @@ class ImproveResult(Generic[X]):
 
     @property
     def success(self) -> bool:
-        """True if the KKT conditions hold at ``x``."""
+        """Whether the KKT conditions hold at ``x``."""
         return self.status.success
 
     @property

@@ -14,9 +14,8 @@ from torch import Tensor
 from levelport import checks
 from levelport.goals.bounds import Bounded, Bounds
 from levelport.goals.chart import Chart, Lowest, Region, Site
-from levelport.goals.ends import Found, Task, Warm, find_end
+from levelport.goals.ends import Found, Task, find_end
 from levelport.goals.goal import Aim
-from levelport.goals.pairs import Pairs
 from levelport.goals.recycled import Recycled
 from levelport.goals.result import End, EndStatus
 from levelport.numerics.curvature import hessian_by_columns
@@ -115,7 +114,7 @@ class Setup(Generic[X]):
         return goal if self.bounds is None else Bounded(goal, self.bounds)
 
     def end(
-        self, task: Task, goal: Objective, name: str, side: str, max_cost: float, warm: Warm | None = None
+        self, task: Task, goal: Objective, name: str, side: str, max_cost: float, begin: Tensor | None = None
     ) -> tuple[End[X], Found]:
         """Search for one end of ``goal``; the answer in the user's variables, and as it was found."""
         began = time.perf_counter()
@@ -126,7 +125,7 @@ class Setup(Generic[X]):
 
         sign = 1.0 if side == "lower" else -1.0
         aim = Aim(goal, sign, task.region.chart)
-        found = find_end(task, aim, lambda: _spent(cost(), max_cost), warm)
+        found = find_end(task, aim, lambda: _spent(cost(), max_cost), begin)
         if self.bounds is not None:
             for _ in range(_RESTARTS):
                 beside = self._beside(task, found)
@@ -164,13 +163,13 @@ class Setup(Generic[X]):
         )
         return end, found
 
-    def _beside(self, task: Task, found: Found) -> Warm | None:
+    def _beside(self, task: Task, found: Found) -> Tensor | None:
         """A start off the bounds that an end could leave: where the Lagrangian falls away from the bound.
 
         In u such an end is stationary whatever lies beside it.
         """
         assert self.bounds is not None
-        if found.status not in (EndStatus.CERTIFIED, EndStatus.CURVED) or not found.price > 0.0:
+        if not found.status.bounded or not found.price > 0.0:
             return None
         site, reading = found.site, found.reading
         _, first, second = self.bounds.outer(site.point.x)
@@ -185,14 +184,14 @@ class Setup(Generic[X]):
         if not bool(leaves.any()):
             return None
         u = torch.where(leaves, site.point.x + _OFF, site.point.x)
-        return Warm(task.region.chart.coordinates(u), Pairs.around_identity(task.recycled))
+        return task.region.chart.coordinates(u)
 
     def _note_bounds(self, task: Task, goal: Objective, found: Found, sign: float) -> None:
         """Put an end that ran into bounds exactly on them, and say so."""
         assert self.bounds is not None
         x = self.outer(found.site.point)
         near = self.bounds.at_bound(x, task.tol * (x - self.outer(task.start.point)).abs())
-        if found.status not in (EndStatus.CERTIFIED, EndStatus.CURVED) or not bool(near.any()):
+        if not found.status.bounded or not bool(near.any()):
             return
         if found.site.slack > _INSIDE:
             nearest = torch.where(x - self.bounds.lower < self.bounds.upper - x, self.bounds.lower, self.bounds.upper)
@@ -214,11 +213,11 @@ def prepare(
     x: X,
     *,
     rise: float,
-    ends: int,
+    ends: int | None,
     refine: bool = False,
     bounds: Any = None,
 ) -> Setup[X]:
-    """Check that ``x`` is a minimizer and take what is needed there for ``ends`` ends."""
+    """Check that ``x`` is a minimizer and take what ``ends`` ends need there; None stands for the Hessian."""
     objective, structure, flat = as_objective(fun, x)
     before = objective.cost
     limits = None
@@ -236,9 +235,14 @@ def prepare(
     if not (point.finite and all_finite(flat)):
         return made(None, math.nan, f"at x f = {point.value}, ‖∇f‖ = {point.gradient_norm}")
     objective.verify_deterministic(point)
+    advice = "Pass the minimizer, or refine=True to minimize from x first."
+    if refine:
+        advice = "refine=True did not reach a minimum from x: f may have none, as for separable data. Start elsewhere."
     d = objective.dimension
     chart, decrement = None, 0.0
-    if d <= _ALWAYS or (d <= _LARGEST and d <= _PER_QUANTITY * ends):
+    if ends is None and d > _LARGEST:
+        raise ValueError(f"x has {d} entries, but a contour needs the Hessian and so at most {_LARGEST} of them.")
+    if d <= _ALWAYS or (d <= _LARGEST and (ends is None or d <= _PER_QUANTITY * ends)):
         hessian = hessian_by_columns(point)
         if not all_finite(hessian.reshape(-1)):
             return made(None, math.nan, "the Hessian at x is not finite")
@@ -248,17 +252,21 @@ def prepare(
         if chart.least < -max(1e-6, 1e4 * torch.finfo(objective.dtype).eps):
             raise ObjectiveError(
                 "x is not a minimizer of fun: the Hessian there has a negative eigenvalue, so f falls along some "
-                "direction. Pass the minimizer, or refine=True to minimize from x first."
+                f"direction. {advice}"
             )
     elif point.gradient_norm > 0.0:
         region = Region(objective, Chart(flat), point.value, rise, point.value + rise)
         site = region.around(point)
-        doubled = Recycled(region, site).solve(site.gradient, relative=0.1, absolute=1e-6, products=_PRODUCTS)
-        decrement = 0.5 * rise * doubled
+        inverse, most = Recycled(region, site), objective.cost.gradient_equivalents + 2.0 * _PRODUCTS
+        inverse.solve(
+            site.gradient,
+            relative=0.1,
+            stop=lambda value: value > 4.0 * _CLEARLY or objective.cost.gradient_equivalents >= most,
+        )
+        decrement = 0.5 * rise * float(site.gradient @ inverse(site.gradient))
     if decrement > _CLEARLY * rise:
         raise ObjectiveError(
             f"x is not a minimizer of fun: a Newton step would lower f by about {decrement:.3g}, "
-            f"{decrement / rise:.1%} of the rise {rise:.4g} (‖∇f‖ = {point.gradient_norm:.3g}). Pass the minimizer, or "
-            "refine=True to minimize from x first."
+            f"{decrement / rise:.1%} of the rise {rise:.4g} (‖∇f‖ = {point.gradient_norm:.3g}). {advice}"
         )
     return made(chart, decrement)

@@ -1,86 +1,71 @@
-"""The second look at an end: how much a Newton step along the level would still gain.
+"""The second look at an end, with the exact Hessian there: what a Newton step along the level would still gain.
 
 At an end of the interval p = -μ g. With κ = 1/μ, W = ∇²(F + κh) and q = g + κp, the Newton step along the level
 
     min ⟨q, d⟩ + ½ dᵀWd   subject to   ⟨g, d⟩ = 0
 
-predicts a fall of F + κh by δ = ½ ⟨q, W⁻¹q⟩ on the tangent plane, hence a gain of μ (δ + slack) in h. The step is found
-by conjugate gradients with exact Hessian-vector products, preconditioned by B⁻¹ and projected on the tangent plane.
-A direction of negative curvature means that h can be lowered further along the level, however small q is.
+predicts a fall of F + κh by δ = ½ ⟨q, W⁻¹q⟩ on the tangent plane, hence a gain of μ (δ + slack) in h. If the least
+curvature of W on that plane is negative, h can be lowered further along the level, however small q is. If it is small
+beside 1, which is the curvature at the minimizer, the end is the top of a shallow hill, and a farther one may lie
+behind it.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from levelport.goals.chart import Region, Site
 from levelport.goals.goal import Aim, LinearGoal, Reading
-from levelport.goals.pairs import Pairs
+from levelport.numerics.curvature import hessian_by_columns
+from levelport.objective import Point
+from levelport.vectors import all_finite
 
-_SOLVED = 1e-8  # fall of the energy of the residual at which the step is exact enough, however poor B is
 
-
-@dataclass
+@dataclass(frozen=True)
 class SecondLook:
     """The result of the Newton step.
 
     Attributes:
         gain: the gain in sign·h that it predicts; infinite where curvature is negative.
-        pairs: directions and their products with W, which improve B.
+        least, softest: the least curvature along the level, and its direction, of length 1.
+        inverse: of μ|W|, the Hessian of h + μF with its eigenvalues made positive.
     """
 
     gain: float
-    pairs: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    least: float
+    softest: Tensor
+    inverse: Tensor
 
 
-def second_look(region: Region, aim: Aim, site: Site, reading: Reading, pairs: Pairs, *, products: int) -> SecondLook:
-    """Newton's step along the level at ``site``, with at most ``products`` exact products."""
+def second_look(region: Region, aim: Aim, site: Site, reading: Reading) -> SecondLook | None:
+    """Newton's step along the level at ``site``; None where p and g do not oppose each other."""
     p, g = reading.gradient, site.gradient
-    v = pairs.solve(g)
-    gv, pv = float(g @ v), float(p @ v)
-    if not (gv > 0.0 and pv < 0.0):
-        return SecondLook(math.inf)
-    price = -pv / gv
-    kappa = 1.0 / price
+    gg, pg = float(g @ g), float(p @ g)
+    if not (gg > 0.0 and pg < 0.0):
+        return None
+    price = -pg / gg
 
-    def times(s: Tensor) -> Tensor:
-        chart = region.chart
-        moved = chart.push(s).to(region.objective.dtype)
-        image = chart.pull(site.point.hvp(moved)) / region.unit
-        if not isinstance(aim.goal, LinearGoal):
-            image = image + (kappa * aim.sign) * chart.pull(reading.point.hvp(moved))
-        return image
+    def pulled(point: Point) -> Tensor:
+        T = region.chart.matrix
+        assert isinstance(T, Tensor)
+        H = T.T @ hessian_by_columns(point).to(T) @ T
+        return 0.5 * (H + H.T)
 
-    def preconditioned(r: Tensor) -> Tensor:
-        y = pairs.solve(r)
-        return y - (float(g @ y) / gv) * v
-
-    found = SecondLook(0.0)
-    r = -(g + kappa * p)
-    y = preconditioned(r)
-    search, energy, decrease = y, float(r @ y), 0.0
-    first = energy
-    for _ in range(products):
-        # B is what is in doubt, so a small energy in its metric is no reason to stop before it has fallen.
-        if not energy > _SOLVED * first:
-            break
-        image = times(search)
-        curvature = float(search @ image)
-        size = math.sqrt(float(search @ search) * float(image @ image))
-        if not math.isfinite(curvature) or curvature <= torch.finfo(site.point.x.dtype).eps * size:
-            found.gain = math.inf
-            return found
-        found.pairs.append((search, image))
-        length = energy / curvature
-        decrease += 0.5 * length * energy
-        r = r - length * image
-        y = preconditioned(r)
-        following = float(r @ y)
-        search = y + (following / energy) * search
-        energy = following
-    found.gain = price * (decrease + max(energy, 0.0) + site.slack)
-    return found
+    W = pulled(site.point) / region.unit
+    if not isinstance(aim.goal, LinearGoal):
+        W = W + (aim.sign / price) * pulled(reading.point)
+    if not all_finite(W.reshape(-1)):
+        return None
+    plane = torch.linalg.svd(g[None])[2][1:].T
+    e, V = torch.linalg.eigh(plane.T @ W @ plane)
+    q = V.T @ (plane.T @ (g + p / price))
+    least = float(e[0]) if len(e) else 1.0
+    gain = price * (0.5 * float((q * q / e).sum()) + site.slack) if least > 0.0 else math.inf
+    full, U = torch.linalg.eigh(W)
+    floor = torch.finfo(site.point.x.dtype).eps * float(full.abs().max())
+    inverse = (U / (price * full.abs().clamp_min(floor))) @ U.T
+    return SecondLook(gain, least, plane @ V[:, 0] if len(e) else torch.zeros_like(g), inverse)

@@ -37,6 +37,7 @@ _INSIDE = 0.2  # share of the tolerance by which steps aim below the level
 _LEFT = 0.5  # slack after a step from which the step is doubled
 _AGREES = 0.7, 1.4  # F after the first Wald step, where the model says 1
 _LONG = 0.3  # predicted gain over the width from which a step counts as long
+_ANGLE = 1e-2  # sin ∠(p, -g) at an end: the gain left is its square over twice the curvature, which may be small
 _SLOWEST = 0.98  # largest rate of convergence that is extrapolated
 
 
@@ -51,6 +52,7 @@ class Search:
         width: how far h has come.
         price: μ of the last model, in units of F.
         angle: sin ∠(p, -g) in the metric of B⁻¹.
+        least: the least curvature along a step, relative to that at the minimizer; 1 where the chart has no Hessian.
         iterations: steps taken.
         converged, unbounded, stalled: why it ended; none of them where a limit was reached.
     """
@@ -61,6 +63,7 @@ class Search:
     wald: float = math.nan
     price: float = math.nan
     angle: float = math.nan
+    least: float = 1.0
     iterations: int = 0
     gains: list[float] = field(default_factory=list)
     converged: bool = False
@@ -112,7 +115,8 @@ def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits
         cosine = (gain - kappa * pw) / math.sqrt(pw * gv) if gv > 0.0 else 0.0  # of p and g in the metric of B⁻¹
         search.angle = math.sqrt(max(0.0, 1.0 - cosine * cosine)) if cosine < 0.0 else 1.0
         resolution = 4.0 * eps * abs(search.reading.value)
-        if search.width > 0.0 and search.remaining <= max(limits.tol * search.width, resolution):
+        small = search.angle <= _ANGLE or gain <= resolution or not region.chart.whitens
+        if search.width > 0.0 and small and search.remaining <= max(limits.tol * search.width, resolution):
             search.converged = True
             return
         if search.origin - search.reading.value > limits.far * search.wald:
@@ -130,7 +134,10 @@ def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits
             pairs.forget()
             continue
         new_site, new_reading = found
-        pairs.learn(new_site.z - site.z, (new_site.gradient - g) + kappa * (new_reading.gradient - p))
+        moved, change = new_site.z - site.z, (new_site.gradient - g) + kappa * (new_reading.gradient - p)
+        pairs.learn(moved, change)
+        if region.chart.whitens:
+            search.least = min(search.least, float(moved @ change) / float(moved @ moved))
         search.site, search.reading = new_site, new_reading
         search.iterations += 1
 

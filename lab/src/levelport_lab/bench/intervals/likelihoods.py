@@ -71,9 +71,9 @@ def _vector(*values: float) -> Tensor:
     return torch.tensor(values, dtype=DTYPE)
 
 
-def _design(rng: torch.Generator, samples: int, features: int) -> Tensor:
+def _design(rng: torch.Generator, samples: int, features: int, mixed: float = 0.2) -> Tensor:
     """Correlated normal features and an intercept."""
-    mixing = torch.eye(features, dtype=DTYPE) + 0.2 * _normal(rng, features, features)
+    mixing = torch.eye(features, dtype=DTYPE) + mixed * _normal(rng, features, features)
     return torch.cat([torch.ones(samples, 1, dtype=DTYPE), _normal(rng, samples, features) @ mixing], dim=1)
 
 
@@ -149,10 +149,10 @@ def sir(seed: int) -> Likelihood:
     return Likelihood(f"SIR {seed}", lambda x: (rates(x) - cases * rates(x).log()).sum(), truth)
 
 
-def multinomial(seed: int, samples: int, features: int, classes: int) -> Likelihood:
+def multinomial(seed: int, samples: int, features: int, classes: int, mixed: float = 0.2) -> Likelihood:
     """Softmax regression with the first class as reference, d = (features + 1)(classes - 1)."""
     rng = _rng(seed)
-    X, zero = _design(rng, samples, features), torch.zeros(samples, 1, dtype=DTYPE)
+    X, zero = _design(rng, samples, features, mixed), torch.zeros(samples, 1, dtype=DTYPE)
     truth = _normal(rng, (features + 1) * (classes - 1)) / (2.0 * features**0.5)
 
     def logits(w: Tensor) -> Tensor:
@@ -288,7 +288,7 @@ def likelihoods() -> dict[str, Likelihood]:
         *(double_exponential(seed, poor=True) for seed in range(4)),
         *(two_compartments(seed) for seed in range(2)),
         multinomial(1, 3000, 55, 10),
-        multinomial(2, 8000, 484, 11),
+        multinomial(2, 8000, 484, 11, mixed=0.6 / 22.0),
         network(0),
     ]
     return {problem.name: problem for problem in problems}

@@ -27,7 +27,7 @@ def profile_end(fun: Function, x: Tensor, index: int, sign: float, rise: float) 
 
 def hessian(fun: Function, x: Tensor) -> Tensor:
     """∇²f(x), written out."""
-    result: Tensor = torch.autograd.functional.hessian(fun, x)
+    result: Tensor = torch.autograd.functional.hessian(fun, x, vectorize=True)
     return result
 
 

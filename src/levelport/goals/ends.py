@@ -50,7 +50,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Task:
-    """What is common to the search for all ends.
+    """Data shared by the searches for all ends.
 
     Attributes:
         region, start: the region and the minimizer in it.
@@ -111,7 +111,7 @@ def _failed(task: Task, origin: Reading, detail: str) -> Found:
 
 
 def _stationary(reading: Reading) -> bool:
-    """Whether the quantity's gradient vanishes as far as its digits tell."""
+    """Return True if the quantity's gradient vanishes as far as its digits tell."""
     p = reading.gradient
     eps = torch.finfo(reading.point.x.dtype).eps
     return not float(p @ p) > (eps * abs(reading.value)) ** 2
@@ -193,7 +193,7 @@ def _take_over(task: Task, aim: Aim, search: Search, pairs: Pairs, found: Found,
 
 
 def _affordable(task: Task) -> bool:
-    """Whether a second look takes no more products than a common search."""
+    """Return True if a second look takes no more products than a common search."""
     return task.region.chart.whitens and task.start.z.numel() <= _LARGEST
 
 

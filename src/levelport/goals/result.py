@@ -12,7 +12,7 @@ from levelport.objectives.structure import X
 
 
 class EndStatus(Enum):
-    """What is known of one end of an interval. The value is the sentence shown to people."""
+    """The status of one end of an interval. The value is a sentence."""
 
     CERTIFIED = "the KKT conditions hold to the tolerance asked for"
     CURVED = "the region is strongly curved here: an inner bound, the true end may lie further out"
@@ -24,17 +24,17 @@ class EndStatus(Enum):
 
     @property
     def bounded(self) -> bool:
-        """Whether an end was reached, known or not to be the last."""
+        """True if an end was reached, known or not to be the last."""
         return self in (EndStatus.CERTIFIED, EndStatus.CURVED)
 
     @property
     def success(self) -> bool:
-        """Whether the end is known: certified, or at a bound."""
+        """True if the end is known: certified, or at a bound."""
         return self in (EndStatus.CERTIFIED, EndStatus.AT_BOUND)
 
 
 class ImproveStatus(Enum):
-    """Why :func:`levelport.improve` ended. The value is the sentence shown to people."""
+    """The reason why :func:`levelport.improve` ended. The value is a sentence."""
 
     CERTIFIED = "the KKT conditions hold to the tolerance asked for"
     INTERIOR = "the goal has a stationary point below the level, and it was reached"
@@ -46,7 +46,7 @@ class ImproveStatus(Enum):
 
     @property
     def success(self) -> bool:
-        """Whether the KKT conditions hold at the point returned."""
+        """True if the KKT conditions hold at the point returned."""
         return self in (ImproveStatus.CERTIFIED, ImproveStatus.INTERIOR)
 
 
@@ -91,7 +91,7 @@ class End(Generic[X]):
 
     @property
     def success(self) -> bool:
-        """Whether the end is certified, or at a bound."""
+        """True if the end is certified, or at a bound."""
         return self.status.success
 
     @property
@@ -140,7 +140,7 @@ class IntervalResult(Generic[X]):
 
     @property
     def success(self) -> bool:
-        """Whether every end is certified, or at a bound."""
+        """True if every end is certified, or at a bound."""
         return all(end.success for pair in self.ends for end in pair)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -220,7 +220,7 @@ class ProfileResult(Generic[X]):
 
     @property
     def success(self) -> bool:
-        """Whether every end is certified, or at a bound."""
+        """True if every end is certified, or at a bound."""
         return all(end.success for by_rise in self.ends for both in by_rise for end in both)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -284,7 +284,7 @@ class ContourResult(Generic[X]):
 
     @property
     def success(self) -> bool:
-        """Whether every point is certified, or at a bound."""
+        """True if every point is certified, or at a bound."""
         return all(end.success for end in self.ends)
 
     def to_frame(self) -> Any:
@@ -353,7 +353,7 @@ class ImproveResult(Generic[X]):
 
     @property
     def success(self) -> bool:
-        """Whether the KKT conditions hold at ``x``."""
+        """True if the KKT conditions hold at ``x``."""
         return self.status.success
 
     @property

@@ -1,11 +1,11 @@
-"""What a user can choose from, in one place that imports nothing: the command line offers what the laboratory knows."""
+"""The choices of the command line, in one place that imports nothing."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 Tier = Literal["smoke", "quick", "full"]
-"""How much to run: seconds, minutes, or all of it."""
+"""The size of a run: seconds, minutes, or all of it."""
 
 SolverName = Literal["published", "ours"]
 """Whose teleports: the paper's algorithm, or the library's default."""
@@ -14,10 +14,10 @@ HalfName = Literal["stochastic", "deterministic"]
 """The halves of a performance profile."""
 
 Protocol = Literal["text", "released"]
-"""How the paper's experiments are run and scored: as its text says, or as its authors' released scripts do."""
+"""Runs and scores as the paper's text says, or as its authors' released scripts do."""
 
 Reference = Literal["exact", "released"]
 """Which f* decides what is solved: certified (for networks the best value seen), or the authors' own numbers."""
 
 BackendName = Literal["loky", "dask", "ray"]
-"""Where runs are computed: processes here, or a cluster."""
+"""The place where runs are computed: processes here, or a cluster."""

@@ -50,7 +50,7 @@ class Claim:
 
     @property
     def outcome(self) -> str:
-        """What was found, for people."""
+        """Return what was found, as a sentence."""
         return "not decided" if self.holds is None and not self.missing else in_words(self.holds)
 
 

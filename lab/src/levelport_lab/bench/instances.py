@@ -33,7 +33,7 @@ Family = Literal["logistic", "quadratic", "function", "network", "all samples"]
 
 @dataclass(frozen=True)
 class Instance:
-    """What a competitor gets to see, and what it is judged by.
+    """A problem as competitors see it, and the values that they are judged by.
 
     Attributes:
         objective, x0: f and the start.

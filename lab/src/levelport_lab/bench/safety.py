@@ -35,7 +35,7 @@ STEPS = 100
 FRESH_SEEDS = range(230, 260)
 """Fixed before the first run with them."""
 SPIKE, END = 1.25, 1.05
-"""What must not be exceeded."""
+"""The limits of a safe run."""
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ def _progress(ends: int, *, silent: bool) -> Iterator[Callable[[End[Any]], None]
 
 
 def _summary(named: Problem, result: IntervalResult[Any]) -> dict[str, Any]:
-    """What the table shows, as JSON; numbers that are not finite become null."""
+    """Return the table as JSON; numbers that are not finite become null."""
 
     def clean(value: Any) -> Any:
         return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -44,7 +44,7 @@ def errors_as_sentences(*, resumes: bool = False) -> Iterator[None]:
 
 
 def _troubles() -> tuple[type[Exception], ...]:
-    """What is no fault of the program; looked up when something has happened, since imports take time."""
+    """Return the exceptions to show as a sentence; looked up when something has happened, since imports take time."""
     from levelport_lab.problems.optima import OptimumError
     from levelport_lab.problems.storage import DataError
 

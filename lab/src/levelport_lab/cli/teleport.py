@@ -136,7 +136,7 @@ def _text(coordinates: list[float]) -> str:
 
 
 def certificate_table(result: TeleportResult, title: str) -> Table:
-    """What was reached, how near it is to a KKT point, and what it cost."""
+    """Print the point reached, its distance from a KKT point, and the cost."""
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", show_header=False, pad_edge=False)

@@ -41,7 +41,7 @@ _MOST_GROWTH = 20
 
 @dataclass(frozen=True)
 class Imported:
-    """What came in: how many tasks were new, how many were there already, and what was wrong with the rest."""
+    """The result of an import: new tasks, tasks already there, and what was wrong with the rest."""
 
     new: int
     known: int

@@ -1,4 +1,4 @@
-"""Where runs are computed: on this machine, on a Dask cluster, or on a Ray cluster.
+"""Backends: runs are computed on this machine, on a Dask cluster, or on a Ray cluster.
 
 ``loky`` starts worker processes here, through joblib; ``dask`` and ``ray`` send the same calls to a cluster. joblib is
 not used for these: it waits forever for a Dask task whose workers died, and hands Ray's results over in batches, which
@@ -50,7 +50,7 @@ class WorkerLostError(ChildProcessError):
 
 @dataclass(frozen=True)
 class Backend:
-    """How to compute.
+    """A backend and its settings.
 
     Attributes:
         name: "loky" (processes here), "dask" or "ray".
@@ -233,7 +233,7 @@ def _leave_with(parent: int) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Where a result comes from, for the report."""
+    """Return the origin of a result, for the report."""
     import levelport
 
     return {

@@ -17,7 +17,7 @@ from levelport_lab.engine.store import Found, Store, TaskResult
 
 @dataclass(frozen=True)
 class Plan:
-    """What a start would do, found by a look at the store.
+    """The tasks that a start would run, from a look at the store.
 
     Attributes:
         specs: all tasks, each once.
@@ -46,7 +46,7 @@ class Plan:
         return correction * sum(spec.rough_seconds for spec in self.todo) / jobs
 
     def sentences(self, jobs: int) -> list[str]:
-        """What the user should know before it starts."""
+        """Return the sentences to show before it starts."""
         there = len(self.specs) - len(self.todo)
         said = self.found.sentences()
         if self.found.failed:
@@ -59,7 +59,7 @@ class Plan:
 
 @dataclass
 class SweepResult:
-    """What a start did; ``failures`` maps a reason to the labels of the tasks that failed for it."""
+    """The result of a start; ``failures`` maps a reason to the labels of the tasks that failed for it."""
 
     results: dict[str, TaskResult]
     computed: int = 0

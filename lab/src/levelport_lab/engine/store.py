@@ -63,7 +63,7 @@ class TooLargeError(ValueError):
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What the store holds of one task."""
+    """The stored result of one task."""
 
     key: str
     spec: dict[str, Any]
@@ -84,7 +84,7 @@ class TaskResult:
 
 @dataclass
 class Found:
-    """What a look at the store found: results and their files by key, and everything out of the ordinary."""
+    """The contents of a store: results and their files by key, and everything out of the ordinary."""
 
     results: dict[str, TaskResult] = field(default_factory=dict)
     paths: dict[str, Path] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Found:
         return [key for key, result in self.results.items() if result.failed]
 
     def sentences(self) -> list[str]:
-        """What the user should know, one sentence each; empty when all is well."""
+        """Return the sentences to show; empty if nothing is wrong."""
         said = [f"A damaged shard was set aside and its task will run again: {line}" for line in self.damaged]
         if self.duplicates:
             said.append(f"{self.duplicates} shard(s) repeat a task that is already there; each task counts once.")
@@ -132,7 +132,7 @@ class Store:
             ) from error
 
     def path(self, key: str) -> Path:
-        """Where the shard of a task is."""
+        """Return the path of the shard of a task."""
         return self.shards / f"{key}.parquet"
 
     def has(self, key: str) -> bool:

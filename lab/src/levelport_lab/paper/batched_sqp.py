@@ -27,7 +27,7 @@ from levelport_lab.paper.member_points import MemberPoints, Numbers, Rows, colum
 
 @dataclass(frozen=True)
 class TogetherResult:
-    """Where the members end, and what each has spent on the way."""
+    """The ends of the members, and what each has spent."""
 
     W: Tensor
     gradients: Numbers
@@ -100,7 +100,7 @@ class _Together:
         return self.points.values - self.levels
 
     def _unchanged(self, before: MemberPoints, rho: Numbers) -> NDArray[np.bool_]:
-        """Who is where it was before its search, with the same ρ for the next one."""
+        """Return a mask of members that are where they were before their search, with the same ρ for the next."""
         same = (self.points.values == before.values) & (self.rho == rho) & (not self.repeat)
         for row in np.flatnonzero(same):
             same[row] = torch.equal(self.points.W[row], before.W[row])

@@ -24,7 +24,7 @@ from levelport_lab.engine.spec import Curve, Run
 
 
 class Axis(str, Enum):
-    """What a profile is drawn against."""
+    """The axis of a profile."""
 
     ITERATIONS = "iterations"
     SECONDS = "seconds"
@@ -36,7 +36,7 @@ class Axis(str, Enum):
         return self.value.replace("_", " ")
 
     def of(self, run: Run) -> Curve:
-        """What the run had spent at each of its records."""
+        """Return what the run had spent at each of its records."""
         if self is Axis.ITERATIONS:
             return np.arange(len(run.curves["value"]), dtype=np.float64)
         return run.curves[self.value]
@@ -74,13 +74,13 @@ class Scoring:
     own_start: bool = False
 
     def curve(self, run: Run) -> Curve:
-        """What is compared with f*; empty if the run has not kept it."""
+        """Return the curve compared with f*; empty if the run has not kept it."""
         if self.quantity == "value" or "loss" not in run.curves:
             return run.curves.get(self.quantity, np.empty(0))
         return told_apart(run.curves["value"], run.curves["loss"])
 
     def spent(self, run: Run, start: float, optimum: float, tau: float, axis: Axis) -> float:
-        """What the run had spent when the problem was solved; infinite if it never was."""
+        """Return what the run had spent when the problem was solved; infinite if it never was."""
         if start <= optimum:
             raise ValueError(f"the start has the value {start}, which is not above the optimal value {optimum}.")
         curve = self.curve(run)
@@ -107,7 +107,7 @@ RELEASED = Scoring("loss", by_final_value=False, ceiling=10.0)
 
 
 def spent_until_solved(run: Run, start: float, optimum: float, tau: float, axis: Axis) -> float:
-    """What the run had spent when f had come near enough to f*; infinite if it never did."""
+    """Return what the run had spent when f had come near enough to f*; infinite if it never did."""
     return TEXT.spent(run, start, optimum, tau, axis)
 
 
@@ -135,7 +135,7 @@ class Profile:
 
     @property
     def half(self) -> float:
-        """What it takes to solve half of the problems: how the paper judges its profiles. Infinite if never."""
+        """The cost of solving half of the problems, by which the paper judges its profiles; infinite if never."""
         reached = np.flatnonzero(self.shares >= 0.5)
         return float(self.spent[reached[0]]) if len(reached) else np.inf
 

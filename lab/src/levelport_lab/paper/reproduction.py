@@ -33,7 +33,7 @@ from levelport_lab.problems.storage import DataError, State, locate
 
 @dataclass(frozen=True)
 class Reproduced:
-    """What came out of one study."""
+    """The outcome of one study."""
 
     study: Study
     sweep: SweepResult
@@ -52,7 +52,7 @@ def checked_claims(study: Study, setup: Setup, results: Results) -> list[Claim]:
 
 
 def stored_results(study: Study, setup: Setup, store: Store) -> Found:
-    """What the store holds of a study, without running anything."""
+    """Return the stored results of a study, without running anything."""
     return store.look(spec.key for spec in study.specs(setup))
 
 
@@ -116,14 +116,14 @@ def reproduce(
 def figure_directory(
     out: Path, tier: Tier, name: str, protocol: Protocol = "text", reference: Reference = "exact"
 ) -> Path:
-    """Where the files of one figure are."""
+    """Return the directory of one figure."""
     name = name if protocol == "text" else f"{name}-{protocol}"
     return out / tier / (name if reference == "exact" else f"{name}-optima-{reference}")
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What ``summary.json`` holds: all that the report says of a figure besides its pictures and its digest."""
+    """The contents of ``summary.json``: all that the report says of a figure besides its pictures and its digest."""
 
     title: str
     setup: dict[str, Any]
@@ -150,7 +150,7 @@ class Summary:
         return " ".join([*words, *([f"--solver {solvers[0]}"] if len(solvers) == 1 else [])])
 
     def extent(self, tier: Tier) -> str:
-        """How much of the figure was run: results of different extent are not compared."""
+        """Return how much of the figure was run: results of different extent are not compared."""
         return f"{tier} tier" + (f", restricted by {self.restrictions}" if self.restrictions else "")
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What a study is: the runs behind a figure, the pictures and the table drawn from them, and what they say."""
+"""A study: the runs behind a figure, the pictures and the table drawn from them, and what they say."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def method_legend() -> list[LegendEntry]:
 
 @dataclass(frozen=True)
 class Setup:
-    """What the user asked for.
+    """The options of a reproduction.
 
     Attributes:
         tier: seconds, minutes, or the paper.
@@ -187,5 +187,5 @@ class Study(ABC):
         return table.head(24)
 
     def claims(self, setup: Setup, results: Results) -> list[Claim]:
-        """What the paper concludes from the figure, and what the results say about it."""
+        """Return the paper's claims about the figure, judged by the results."""
         return []

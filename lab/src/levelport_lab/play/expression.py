@@ -45,7 +45,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
     "softplus": torch.nn.functional.softplus,
 }
-"""What may be called, on one argument."""
+"""The functions of one argument that may be called."""
 
 _CONSTANTS = {"pi": math.pi, "e": math.e}
 _VARIABLES = {"x": 0, "y": 1}

@@ -52,7 +52,7 @@ Line = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class State:
-    """What the page is set to.
+    """The settings of the page.
 
     Attributes:
         function: a name in :data:`levelport_lab.problems.functions.FUNCTIONS`, or :data:`TYPED`.
@@ -111,19 +111,19 @@ class Descent:
 
     @property
     def end(self) -> tuple[float, float]:
-        """Where it ended."""
+        """Return the end of the path."""
         x, y = self.legs[-1][-1]
         return float(x), float(y)
 
     def cost_to(self, value: float) -> float | None:
-        """What was spent when f first fell to ``value``; None if it never did."""
+        """Return what was spent when f first fell to ``value``; None if it never did."""
         reached = np.flatnonzero(self.values <= value)
         return float(self.costs[reached[0]]) if len(reached) else None
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What is drawn and said.
+    """The picture and its sentences.
 
     Attributes:
         contours, rim: lines of equal value, and those of the start's.

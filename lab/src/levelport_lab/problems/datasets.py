@@ -27,7 +27,7 @@ TEST_FRACTION = 0.2
 
 
 class Targets(enum.Enum):
-    """What the targets are."""
+    """The kind of the targets."""
 
     BINARY = "two classes, -1 and +1"
     CLASSES = "classes 0, 1, ..."
@@ -35,7 +35,7 @@ class Targets(enum.Enum):
 
 @dataclass(frozen=True)
 class DataInfo:
-    """What can be said of a data set without reading it."""
+    """Facts about a data set that need no reading."""
 
     name: str
     samples: int

@@ -119,7 +119,7 @@ def _existing(path: Path) -> Path:
 
 
 def _download(url: str, algorithm: str, digest: str, on_piece: OnPiece | None) -> bytes:
-    """What the address sends, verified; the largest file has ten megabytes."""
+    """Return what the address sends, verified; the largest file has ten megabytes."""
     content = bytearray()
     try:
         with urllib.request.urlopen(url, timeout=60) as response:

@@ -153,7 +153,7 @@ def _unpenalised(objective: LinearObjective, loss: LogisticLoss, found: Optimum)
 
 
 def cache_file(problem: Problem) -> Path:
-    """Where the optimum of a convex problem is kept."""
+    """Return the file of the optimum of a convex problem."""
     key = _key(problem)
     readable = re.sub(r"[^a-z0-9.]+", "-", key.lower())
     return cache_directory() / "optima" / f"{readable}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.json"

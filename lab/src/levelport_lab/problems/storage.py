@@ -1,4 +1,4 @@
-"""Where data files are, and whether they are what they claim to be.
+"""The places of data files, and the check of their contents.
 
 A set is looked for inside the package, then in the directory that ``LEVELPORT_DATA`` names, then in the cache
 (the platform's place, or ``LEVELPORT_CACHE``) that ``levelport data fetch`` fills. Both directories have the layout
@@ -67,7 +67,7 @@ class DamagedDataWarning(UserWarning):
 
 
 class State(enum.Enum):
-    """Where a set is, or why it is not."""
+    """The place of a set, or the reason why it is missing."""
 
     EMBEDDED = "embedded"
     DIRECTORY = "in LEVELPORT_DATA"
@@ -86,7 +86,7 @@ class Location:
 
 
 def cache_directory() -> Path:
-    """Where fetched data and computed optima are kept."""
+    """Return the directory of fetched data and computed optima."""
     chosen = os.environ.get("LEVELPORT_CACHE")
     if chosen:
         return Path(chosen)
@@ -181,7 +181,7 @@ def _search(name: str) -> tuple[Location, Arrays]:
 
 
 def locate(name: str) -> Location:
-    """Where a stored set (one of the twenty, or ``mnist``) is; reads and checks its files, never raises."""
+    """Find a stored set (one of the twenty, or ``mnist``); reads and checks its files, never raises."""
     return _search(name)[0]
 
 

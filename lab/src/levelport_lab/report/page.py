@@ -54,7 +54,7 @@ def page(sections: list[Section]) -> str:
 
 
 def totals(sections: list[Section]) -> list[tuple[str, str]]:
-    """What is worth knowing first, as numbers with their words."""
+    """Return the headline numbers with their labels."""
     summaries = [section.summary for section in sections]
     outcomes = [claim.outcome for summary in summaries for claim in summary.claims]
     undecided = outcomes.count("not decided")

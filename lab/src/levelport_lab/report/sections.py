@@ -57,12 +57,12 @@ class Section:
 
     @property
     def extent(self) -> str:
-        """How much of it was run."""
+        """Return how much of the figure was run."""
         return self.summary.extent(self.tier)
 
     @property
     def failures(self) -> list[str]:
-        """What went wrong; a failed task without a message of its own is counted."""
+        """Return what went wrong; a failed task without a message of its own is counted."""
         silent = self.summary.failed_tasks - len(self.summary.failures)
         return [*self.summary.failures, *([f"{silent} more failed tasks"] if silent > 0 else [])]
 
@@ -80,7 +80,7 @@ class Section:
         ]
 
     def caption(self, path: Path) -> str:
-        """What distinguishes this picture from the others of its figure, from its file's name.
+        """Return what distinguishes this picture from the others of its figure, from its file's name.
 
         A name is FIGURE[-AXIS][-SOLVER]: fig11-gradient-equivalents-ours is Figure 11 against gradient equivalents,
         with our solver's teleports.

@@ -40,7 +40,7 @@ from levelport_lab.theory.trajectory import Trajectory
 
 @dataclass(frozen=True)
 class NewtonAlignment:
-    """How near the gradient is to the Newton direction H⁻¹g.
+    """The angle between the gradient and the Newton direction H⁻¹g.
 
     ``angle`` is in degrees. ``squared`` is a = ‖g‖⁴/((gᵀHg)(gᵀH⁻¹g)): the largest Armijo step from here lowers f -
     f* by a factor 1 - a·μ̃/L̃, see :func:`levelport_lab.theory.rates_approximate.aligned_armijo`. ``solved`` says whether

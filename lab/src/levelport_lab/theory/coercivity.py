@@ -19,7 +19,7 @@ from levelport_lab.problems.spectrum import extremes
 
 @dataclass(frozen=True)
 class Coercivity:
-    """What rays from x and rescalings of x did.
+    """The behavior of f along rays from x and rescalings of x.
 
     Attributes:
         rays: how many were followed.

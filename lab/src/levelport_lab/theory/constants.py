@@ -29,7 +29,7 @@ DIMENSION_WRITTEN_OUT = 200
 
 
 class Kind(Enum):
-    """How a constant relates to the truth."""
+    """The relation of a constant to the true one."""
 
     EXACT = "exact"
     UPPER = "upper bound"
@@ -61,7 +61,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Constants:
-    """What the theorems ask about f and the start w_0.
+    """The constants of f and the start w_0 that the theorems need.
 
     Attributes:
         L, mu: smoothness and strong convexity on all of ℝᵈ.
@@ -108,7 +108,7 @@ class Constants:
         ]
 
     def caveats(self, *about: str) -> list[str]:
-        """Why bounds made of these constants (all, or those named) are not guarantees; empty if they are."""
+        """Return why bounds made of these constants (all, or those named) are not guarantees; empty if they are."""
         known, found = dict(self.table()), []
         doubtful = [name for name in self.doubtful() if not about or name in about]
         if observed := [name for name in doubtful if known[name].kind is Kind.ESTIMATE]:

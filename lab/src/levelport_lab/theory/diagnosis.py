@@ -37,7 +37,7 @@ _STEP_COST = 1.5  # gradient equivalents of a gradient step with line search: on
 
 @dataclass(frozen=True)
 class Race:
-    """What a teleport and one step win against gradient steps, and against a Newton step, that cost as much.
+    """A teleport and one step, compared with gradient steps and with a Newton step of the same cost.
 
     The Newton step is one of conjugate gradients with as many Hessian-vector products as the teleport spent.
     """
@@ -115,7 +115,7 @@ class Diagnosis:
         ]
 
     def caveats(self) -> list[str]:
-        """Why the figures may mislead."""
+        """Return the reasons why the figures may mislead."""
         found = []
         if self.teleport.status is TeleportStatus.TRUST_RADIUS:
             found.append("Caveat: the solver ran into its trust radius; the problem may have no finite solution.")

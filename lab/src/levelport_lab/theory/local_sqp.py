@@ -36,7 +36,7 @@ _DENSE = 100
 
 @dataclass(frozen=True)
 class LocalSQP:
-    """What the theorem needs at a KKT point.
+    """The theorem's conditions at a KKT point.
 
     Attributes:
         multiplier: λ; strict complementarity asks for λ > 0.

@@ -126,6 +126,7 @@ def test_refine_minimizes_first() -> None:
 def test_non_finite_start_is_a_status() -> None:
     result = levelport.interval(lambda v: v.log().sum(), -torch.ones(2), rise=1.0)
     assert {end.status for both in result.ends for end in both} == {EndStatus.FAILED}
+    assert str(result).count("failed: at x f = nan") == 1
 
 
 def test_mean_in_place_of_sum_is_noted() -> None:

@@ -112,6 +112,7 @@ def interval(
             f"f(x) = {setup.point.value:.4g} is below the rise {height:.4g}: is f a mean? A confidence needs the sum "
             "of the negative log-likelihood over all samples"
         )
+    notes += {f"failed: {end.detail}": None for both in found for end in both if end.status is EndStatus.FAILED}
     return IntervalResult(
         estimate=quantities.shaped(estimates),
         lower=quantities.shaped([lower.bound for lower, _ in pairs]),

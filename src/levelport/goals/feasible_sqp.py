@@ -30,7 +30,6 @@ from levelport.goals.pairs import Pairs
 _FIRST = 1e-2  # length of the first step, relative to x
 _VANISHED = 1e-3  # share of ‖p‖, in units of the tolerance, at which it has vanished
 _TRIALS = 25
-_LONG = 0.3  # length of a step, in coordinates in which the region's radius is about 1.4, that could jump a barrier
 _FLAT = 20  # steps in a row whose gain is at the resolution of h before the search gives up
 
 
@@ -205,9 +204,6 @@ class _LineSearch:
                 continue
             reading = self.aim.at(site)
             drop, predicted = h - reading.value, a * step.slope
-            if not self._connected(site):
-                a *= 0.5
-                continue
             if math.isfinite(drop) and drop >= max(0.0, 1e-4 * predicted - 4.0 * eps * abs(h)) and reading.finite:
                 self.bend = max(0.0, t * self.gv / (step.curvature * a * a)) if step.curvature > 0.0 else 0.0
                 return site, reading
@@ -216,13 +212,6 @@ class _LineSearch:
                 shorter = 0.5 * a * predicted / (predicted - drop)
             a = min(max(shorter, 0.1 * a), 0.5 * a)
         return None
-
-    def _connected(self, site: Site) -> bool:
-        """Whether the middle of a long step lies in the region, too: beyond a barrier is another component."""
-        start = self.state.site.z
-        if not self.region.chart.whitens or float((site.z - start).norm()) <= _LONG:
-            return True
-        return self.region.at(0.5 * (start + site.z)).feasible
 
     def _feasible(self, a: float) -> tuple[Site | None, float]:
         """A feasible point near x + a d and its way back t, or None."""

@@ -95,7 +95,9 @@ def test_target_is_reached_where_it_is_said_to_be(case: Case, level_set: bool) -
         if wanted == 1.0:
             continue
         result = teleport(case.fun, case.start, Auto(target_gain=wanted), level_set=level_set)
-        assert result.cost.hvps <= full.cost.hvps
+        assert result.cost.hvps <= full.cost.hvps + (
+            part > 0.999
+        )  # there may be one more landing at the maximum
         if result.status is TeleportStatus.TARGET_REACHED:
             assert result.gain >= wanted * (1 - 1e-15)
         if part <= 0.9:
@@ -170,6 +172,7 @@ def test_a_gradient_that_grows_without_bound_is_never_converged(factors: int, ra
     result = teleport(lambda x: (x.prod() - 1.0) ** 2, start, Auto(radius=radius))
     assert result.status in (TeleportStatus.TRUST_RADIUS, TeleportStatus.BUDGET_SPENT, TeleportStatus.STALLED)
     if result.status is TeleportStatus.TRUST_RADIUS:
-        named = float(result.detail.removeprefix("radius "))
+        named = float(result.detail.removeprefix("radius ").split(";")[0])
+        assert ("pass radius=" in result.message) == (radius is None)
         assert isinstance(result.x, torch.Tensor)
         assert float(torch.linalg.vector_norm(result.x - start)) <= 1.01 * named

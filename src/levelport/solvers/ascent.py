@@ -33,6 +33,7 @@ Where no pair has been, B⁻¹ is a diagonal with the longer scale that the newe
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -86,15 +87,27 @@ class Direction(NamedTuple):
     length: float
 
 
+@dataclass
+class Region:
+    """How far from w the ascents of one solve may go.
+
+    Attributes:
+        length: the problem's own length, over which a vanishing curvature is told from a small one.
+        radius: the longest allowed distance from w. Where the problem has none it was derived, and is widened where the
+            gradient grows slowly, for all ascents: another one begins where the one before it has come to.
+    """
+
+    length: float
+    radius: float
+
+
 class LevelSetAscent:
     """An ascent that can be advanced one iteration at a time, so that another one can be tried in between.
 
     Args:
         start: a point near the level.
         pairs: where L-BFGS keeps its pairs; empty.
-        radius: the longest allowed distance from w. Where the problem has none it was derived, and is widened where the
-            gradient grows slowly.
-        length: the problem's own length, over which a vanishing curvature is told from a small one.
+        region: shared by the ascents of a solve.
     """
 
     def __init__(
@@ -104,12 +117,9 @@ class LevelSetAscent:
         start: Point,
         *,
         pairs: QuasiNewton,
-        radius: float,
-        length: float,
+        region: Region,
     ) -> None:
-        self.problem, self.monitor = problem, monitor
-        self.radius, self._derived = radius, problem.radius is None
-        self.length = length
+        self.problem, self.monitor, self.region = problem, monitor, region
         self.merit = -math.inf
         """log of the gain in gradient norm that the best iterate will have on the level, to second order."""
         self.status: TeleportStatus | None = None
@@ -185,7 +195,7 @@ class LevelSetAscent:
         self._keep(frame.point, self._here)
         self.monitor.record(frame.point, frame.certificate, self._step_length)
         self.monitor.offer(frame.point)
-        if is_kkt(frame.point, self.problem, on_level=frame.on_level, length=self.length):
+        if is_kkt(frame.point, self.problem, on_level=frame.on_level, length=self.region.length):
             self.status = TeleportStatus.CONVERGED
         elif self._good_enough():
             self.status = TeleportStatus.TARGET_REACHED
@@ -236,16 +246,17 @@ class LevelSetAscent:
             cauchy = self.point.gradient_norm / self.frame.image_norm
             step = (2.0 * self._step_length if self._step_length > 0.0 else 0.5 * cauchy) / line.length
         step = min(step, _LONGEST / line.slope)
-        if self._distance + step * line.length > INSIDE * self.radius:
+        region = self.region
+        if self._distance + step * line.length > INSIDE * region.radius:
             offset = self.point.x - self.problem.start.x
             along, self._distance = read([torch.dot(line.vector, offset)], [offset])
-            longest = room(along / line.length, self._distance, self.radius) / line.length
-            if longest < step and longest * line.length < _EDGE * self.radius:
+            longest = room(along / line.length, self._distance, region.radius) / line.length
+            if longest < step and longest * line.length < _EDGE * region.radius:
                 # Where ‖∇f‖ has no maximum, the slope of its logarithm times the distance stays near 1 or ½.
-                if not self._derived or line.slope / line.length * self._distance > A_GOOD_PART:
+                if self.problem.radius is not None or line.slope / line.length * self._distance > A_GOOD_PART:
                     self.status = TeleportStatus.TRUST_RADIUS
                     return None
-                self.radius *= _WIDER
+                region.radius *= _WIDER
             else:
                 step = min(step, longest)
         found = self._search(line, step)
@@ -355,7 +366,8 @@ class LevelSetAscent:
                 if not (rate > 0.1 * size and abs(excess) <= 0.7 * abs(was)):
                     return None, 0.5
         # No further from x than twice the step, which is known to be near enough but for the last steps.
-        if self._distance + 2.0 * way > self.radius and float(norm(trial.x - problem.start.x)) > self.radius:
+        radius = self.region.radius
+        if self._distance + 2.0 * way > radius and float(norm(trial.x - problem.start.x)) > radius:
             return None, 0.5
         return (trial, 1.0) if trial.finite and trial.gradient_norm > 0.0 else (None, 0.25)
 

@@ -1,14 +1,11 @@
 """The default solver: an ascent along the level set from w, and others from points in other basins.
 
 The teleportation problem has several local maxima: usually one at either end of the sub-level set's shortest axis, and
-more where f is far from quadratic. The ascent of :mod:`levelport.solvers.ascent` finds the one on its own side. So,
-with the searches of :mod:`levelport.solvers.basins`,
-
-1. when the first ascent slows down, a second one starts from the far side of the valley, and shows in a few iterations
-   whether it will end higher;
-2. when an ascent has ended and products are left, another starts from the point with the longest gradient in the
-   directions of largest curvature, if that is longer than what has been found;
-3. with ``starts``, ascents from points drawn at random follow.
+more where f is far from quadratic. The ascent of :mod:`levelport.solvers.ascent` finds the one on its own side. When it
+slows down, a second one starts from the far side of the valley (:mod:`levelport.solvers.basins`) and climbs until it is
+slow, too; the higher one goes on. Where it has ended and products are left, another starts from the point with the
+longest gradient in the directions of largest curvature, if that is longer than what has been found. With ``starts``,
+ascents from points drawn at random follow.
 
 A quadratic in few variables has a closed form. With f(b + z) = f(b) + ½ ⟨z, H z⟩, H positive definite and
 δ = f(w) - f(b), the largest gradient on the level is √(2 θ δ), at b ± √(2 δ/θ) v for the largest eigenvalue θ of H and
@@ -25,8 +22,8 @@ value is enough.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -36,7 +33,7 @@ from levelport.numerics.lanczos import KrylovModel
 from levelport.numerics.lbfgs import QuasiNewton
 from levelport.objective import Objective, Point
 from levelport.solvers import basins
-from levelport.solvers.ascent import LevelSetAscent
+from levelport.solvers.ascent import LevelSetAscent, Region
 from levelport.solvers.contract import Monitor, Outcome, Solver
 from levelport.solvers.problem import Certificate, TeleportProblem, is_kkt, level_band
 from levelport.solvers.result import TeleportStatus
@@ -51,9 +48,8 @@ _RADIUS_FACTOR = 100.0  # the derived trust radius in units of the problem's own
 _FEWEST, _MOST = 10, 30  # pairs of L-BFGS; a run of 50 products hardly has more
 _NUMBERS = 2**24  # what the pairs may hold
 _LANDINGS = 4
-_LAP = 3  # iterations; two laps show how fast an ascent slows down
-_SLOW = 1e-2  # growth of log ‖∇f‖ per lap below which the other basin is looked at
-_SLOWEST = 0.8  # the largest ratio of the growth of one lap to that of the lap before
+_LAP = 3  # iterations
+_SLOW = 1e-2  # growth of log ‖∇f‖ per lap below which the far side is looked at
 _LANDING = 1.0 - 1e-9  # of the gradient norm, which putting a point onto the level may cost
 _CLEARLY = 1e-3  # in log ‖∇f‖: the merit of an iterate beside the level is an estimate
 _ENDED = (TeleportStatus.CONVERGED, TeleportStatus.STALLED)  # by itself, not for want of budget or room
@@ -92,31 +88,28 @@ class Auto(Solver):
         if (stop := monitor.should_stop()) is not None:
             return Outcome(problem.start, stop)
         length = _own_length(problem.start)
-        radius = problem.radius if problem.radius is not None else _RADIUS_FACTOR * length
+        region = Region(length, _RADIUS_FACTOR * length if problem.radius is None else problem.radius)
+        pairs = QuasiNewton(self.pairs(problem.start.x.numel()), diagonal=True)
 
-        def ascent(start: Point, after: LevelSetAscent | None = None) -> LevelSetAscent:
-            pairs = QuasiNewton(self.pairs(start.x.numel()), diagonal=True) if after is None else after.pairs
+        def ascent(start: Point) -> LevelSetAscent:
             pairs.forget()
-            return LevelSetAscent(problem, monitor, start, pairs=pairs, radius=radius, length=length)
+            return LevelSetAscent(problem, monitor, start, pairs=pairs, region=region)
 
-        higher = _of_quadratic(problem, monitor, ascent)
-        if higher is None:
-            higher = _from_basins(problem, monitor, ascent)
-            if self.starts:
-                higher = _from_samples(problem, monitor, ascent, higher, self.starts)
+        highest = _of_quadratic(problem, monitor, ascent) or _from_basins(problem, monitor, ascent, self.starts)
         monitor.reserve = 0
-        point = _end(problem, monitor, higher)
-        status = _status(problem, higher, point)
+        point = _end(problem, monitor, highest)
+        status = _status(problem, highest, point)
         if point is problem.start and status is TeleportStatus.STALLED:
             status = TeleportStatus.NO_FEASIBLE_GAIN
-        detail = f"radius {higher.radius:.3g}" if status is TeleportStatus.TRUST_RADIUS else ""
+        detail = ""
+        if status is TeleportStatus.TRUST_RADIUS:
+            derived = "; it was derived, pass radius= to go further" if problem.radius is None else ""
+            detail = f"radius {region.radius:.3g}{derived}"
         return Outcome(point, status, detail)
 
 
-class _Begin(Protocol):
-    """Begins an ascent; ``after`` is one that has ended, whose memory may be used."""
-
-    def __call__(self, start: Point, after: LevelSetAscent | None = None) -> LevelSetAscent: ...
+_Begin = Callable[[Point], LevelSetAscent]
+"""Begins an ascent, in the memory of the one before it."""
 
 
 def _of_quadratic(problem: TeleportProblem, monitor: Monitor, ascent: _Begin) -> LevelSetAscent | None:
@@ -131,92 +124,57 @@ def _of_quadratic(problem: TeleportProblem, monitor: Monitor, ascent: _Begin) ->
     return there if there.status in (TeleportStatus.CONVERGED, TeleportStatus.TARGET_REACHED) and found[1] else None
 
 
-def _from_basins(problem: TeleportProblem, monitor: Monitor, ascent: _Begin) -> LevelSetAscent:
-    """The highest one of the ascents from w, from the far side, and from the steepest sides."""
-    higher = _both_sides(problem, monitor, ascent)
+def _from_basins(problem: TeleportProblem, monitor: Monitor, ascent: _Begin, samples: int) -> LevelSetAscent:
+    """The highest one of the ascents from w, from the far side, from the steepest sides and from drawn points."""
+    highest = _of_both_sides(problem, monitor, ascent)
+    _finish(highest)
+    monitor.reserve = 1  # for its certificate: from now on another ascent may be the last
     # Besides the products of the search: one for the first frame of an ascent, one for the certificate, two to climb.
-    if higher.status in _ENDED and monitor.should_stop(hvps_needed=basins.PRODUCTS + 4) is None:
-        start = basins.steepest_side(problem, higher.frame, higher.merit + _CLEARLY)
-        if start is not None:
-            another = ascent(start, after=higher)
-            _finish(another)
-            if another.merit > higher.merit + _CLEARLY:
-                return another
-    return higher
-
-
-def _from_samples(
-    problem: TeleportProblem, monitor: Monitor, ascent: _Begin, higher: LevelSetAscent, count: int
-) -> LevelSetAscent:
-    """The highest one of ``higher`` and of ascents from points drawn at random."""
-    ended = higher
-    for start in basins.sampled(problem, monitor, higher.length, count):
-        if higher.status is TeleportStatus.TARGET_REACHED or monitor.should_stop(hvps_needed=3) is not None:
+    if highest.status in _ENDED and monitor.should_stop(hvps_needed=basins.PRODUCTS + 4) is None:
+        start = basins.steepest_side(problem, highest.frame, highest.merit + _CLEARLY)
+        highest = highest if start is None else _higher(highest, ascent(start))
+    for start in basins.sampled(problem, monitor, highest.region.length, samples):
+        if highest.status is TeleportStatus.TARGET_REACHED or monitor.should_stop(hvps_needed=3) is not None:
             break
-        ended = ascent(start, after=ended)
-        _finish(ended)
-        if ended.merit > higher.merit + _CLEARLY:
-            higher = ended
-    return higher
+        highest = _higher(highest, ascent(start))
+    return highest
+
+
+def _higher(ended: LevelSetAscent, another: LevelSetAscent) -> LevelSetAscent:
+    """The higher one of two ascents, the second of which is brought to its end."""
+    _finish(another)
+    return another if another.merit > ended.merit + _CLEARLY else ended
+
+
+def _of_both_sides(problem: TeleportProblem, monitor: Monitor, ascent: _Begin) -> LevelSetAscent:
+    """The higher one of the ascents from w and from the far side of the valley, once they are slow."""
+    first = ascent(problem.start)
+    _climb_until_slow(first)
+    if first.status is None or first.status in _ENDED:
+        opposite = basins.far_side(problem, first.frame)
+        # One HVP for the second ascent's first frame and one for the certificate of the point returned.
+        if opposite is not None and monitor.should_stop(hvps_needed=2) is None:
+            second = ascent(opposite)
+            _climb_until_slow(second)
+            if second.merit > first.merit + _CLEARLY or second.status is TeleportStatus.TARGET_REACHED:
+                return second
+            first.pairs.forget()  # they are the second one's
+    return first
+
+
+def _climb_until_slow(ascent: LevelSetAscent) -> None:
+    """Climb in laps until one of them brings little."""
+    before = -math.inf
+    while ascent.status is None and ascent.merit > before + _SLOW:
+        before = ascent.merit
+        for _ in range(_LAP):
+            ascent.advance()
 
 
 def _own_length(start: Point) -> float:
     """The problem's own length: ‖w‖, or ‖g‖/‖H n‖, over which the gradient changes by its own size."""
     position, image = read([], [start.x, start.hessian_normal])
     return max(position, start.gradient_norm / image if image > 0.0 else 0.0)
-
-
-def _both_sides(problem: TeleportProblem, monitor: Monitor, ascent: _Begin) -> LevelSetAscent:
-    """The higher one of the ascents from w and from the far side of the valley, at its end."""
-    higher = first = ascent(problem.start)
-    rivals = []
-    prospects = _climb_until_slow(first)
-    if first.status is None or first.status in _ENDED:
-        opposite = basins.far_side(problem, first.frame)
-        # One HVP for the second ascent's first frame and one for the certificate of the point returned.
-        if opposite is not None and monitor.should_stop(hvps_needed=2) is None:
-            second = ascent(opposite)
-            above = _ends_above(second, prospects + _CLEARLY) or second.status is TeleportStatus.TARGET_REACHED
-            higher, lower = (second, first) if above else (first, second)
-            rivals.append(lower)
-    _finish(higher)
-    monitor.reserve = 1  # for its certificate: from now on another ascent may be the last
-    for rival in rivals:
-        if rival.merit > higher.merit + _CLEARLY:  # prospects are a guess
-            _finish(rival)
-            higher = rival
-    return higher
-
-
-def _climb_until_slow(ascent: LevelSetAscent) -> float:
-    """Climb in laps until one of them brings little; where the ascent is likely to end."""
-    heights = [ascent.merit]
-    while ascent.status is None and (len(heights) == 1 or heights[-1] > heights[-2] + _SLOW):
-        heights.append(_lap(ascent))
-    return ascent.merit if ascent.status is not None else _limit(heights)
-
-
-def _lap(ascent: LevelSetAscent) -> float:
-    for _ in range(_LAP):
-        ascent.advance()
-    return ascent.merit
-
-
-def _limit(heights: list[float]) -> float:
-    """Predict the end of an ascent whose growth shrinks geometrically from lap to lap (Aitken's extrapolation)."""
-    late = heights[-1] - heights[-2]
-    early = heights[-2] - heights[-3] if len(heights) > 2 else 0.0
-    ratio = min(late / early, _SLOWEST) if early > 0.0 else _SLOWEST
-    return heights[-1] + late * ratio / (1.0 - ratio)
-
-
-def _ends_above(ascent: LevelSetAscent, goal: float) -> bool:
-    """Return True if two laps of ``ascent`` point above ``goal``; one, if the first lap rules it out."""
-    heights = [ascent.merit, _lap(ascent)]
-    if _limit(heights) <= goal:
-        return False
-    heights.append(_lap(ascent))
-    return _limit(heights) > goal
 
 
 def _finish(ascent: LevelSetAscent) -> None:
@@ -245,7 +203,7 @@ def _status(problem: TeleportProblem, winner: LevelSetAscent, point: Point) -> T
     if point.product_sizes is None:
         return TeleportStatus.STALLED
     on_level = problem.level_set or Certificate.from_sizes(point).curvature >= 0.0
-    converged = is_kkt(point, problem, on_level=on_level, length=winner.length)
+    converged = is_kkt(point, problem, on_level=on_level, length=winner.region.length)
     return TeleportStatus.CONVERGED if converged else TeleportStatus.STALLED
 
 

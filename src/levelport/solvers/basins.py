@@ -126,31 +126,22 @@ def _steepest(point: Point) -> list[tuple[float, Tensor]]:
 
 
 def _bottom(problem: TeleportProblem, frame: Frame) -> Point | None:
-    """Below the level, where the parabola along the normal has its bottom, or nearer; None where nothing is below."""
-    size, curvature = frame.point.gradient_norm, frame.certificate.curvature
+    """The lowest of some points down the normal; None where none is below the level and lower than ``frame``.
+
+    The first is where the parabola along the normal has its bottom, or in the interior as far down as the level is up;
+    steps are doubled while f falls.
+    """
+    here, curvature = frame.point, frame.certificate.curvature
+    size, depth = here.gradient_norm, problem.level - here.value
     resolution = 1e2 * torch.finfo(problem.objective.dtype).eps * abs(problem.level)
-    if frame.finite and not frame.on_level:
-        below = frame.point.value < problem.level - resolution
-        return _down_the_slope(problem, frame) if below else None
-    if not (frame.finite and curvature > 0.0):
+    if not frame.finite or (curvature <= 0.0 if frame.on_level else depth <= resolution):
         return None
-    t = size / curvature
-    for _ in range(_MAX_VALUES):
-        point = problem.objective.at(shifted(frame.point.x, frame.normal, -t), curvature=True)
-        if point.value < problem.level - resolution:
-            return point if point.finite and point.gradient_norm > 0.0 else None
-        t *= 0.5
-    return None
-
-
-def _down_the_slope(problem: TeleportProblem, frame: Frame) -> Point | None:
-    """The lowest of some points down the normal of a point in the interior; None where none is lower than that."""
-    here, lowest = frame.point, None
-    t = (problem.level - here.value) / here.gradient_norm
+    t = size / curvature if frame.on_level else depth / size
+    lowest, value = None, min(here.value, problem.level - resolution)
     for _ in range(_MAX_VALUES):
         point = problem.objective.at(shifted(here.x, frame.normal, -t), curvature=True)
-        if point.value < (here if lowest is None else lowest).value:
-            lowest, t = point, 2.0 * t
+        if point.value < value:
+            lowest, value, t = point, point.value, 2.0 * t
         elif lowest is not None:
             break
         else:

@@ -95,9 +95,7 @@ def test_target_is_reached_where_it_is_said_to_be(case: Case, level_set: bool) -
         if wanted == 1.0:
             continue
         result = teleport(case.fun, case.start, Auto(target_gain=wanted), level_set=level_set)
-        assert result.cost.hvps <= full.cost.hvps + (
-            part > 0.999
-        )  # there may be one more landing at the maximum
+        assert result.cost.hvps <= full.cost.hvps + (part > 0.999)  # there may be one more landing at the maximum
         if result.status is TeleportStatus.TARGET_REACHED:
             assert result.gain >= wanted * (1 - 1e-15)
         if part <= 0.9:

@@ -267,8 +267,9 @@ def room(along: float, distance: float, radius: float) -> float:
 
 def parabola_root(excess: float, slope: float, curvature: float) -> float:
     """The smaller t with slope·t - ½ curvature·t² = excess, or that of the tangent where the parabola has none."""
-    below = slope * slope - 2.0 * curvature * excess
-    return 2.0 * excess / (slope + math.sqrt(below)) if below > 0.0 else excess / slope
+    tangent = excess / slope  # first: the square of the slope may leave the range
+    below = 1.0 - 2.0 * curvature * (tangent / slope)
+    return 2.0 * tangent / (1.0 + math.sqrt(below)) if below > 0.0 else tangent
 
 
 def shifted(x: Tensor, v: Tensor, by: float) -> Tensor:

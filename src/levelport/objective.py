@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -210,11 +211,6 @@ class Point(ABC):
         return self._hessian_normal
 
     @property
-    def hessian_gradient(self) -> Tensor:
-        """∇²f(x) ∇f(x), from :attr:`hessian_normal`."""
-        return self.gradient_norm * self.hessian_normal
-
-    @property
     def knows_hessian_normal(self) -> bool:
         """True if :attr:`hessian_normal` costs nothing extra."""
         return self._hessian_normal is not None
@@ -356,3 +352,42 @@ class WrappedPoint(Point):
 
     def _evaluate_value(self) -> float:
         return self.inner.value
+
+
+class SumPoint(Point):
+    """A point of Σ_b weight_b f_b(x) + penalty ‖x‖², evaluated part by part: no graph outlives its part.
+
+    ``parts(curvature)`` yields the weights and points of the parts. Their ledgers are their own: together they make up
+    one evaluation of f.
+    """
+
+    shares_forward = False
+
+    def __init__(
+        self,
+        x: Tensor,
+        ledger: Ledger,
+        parts: Callable[[bool], Iterator[tuple[float, Point]]],
+        penalty: float = 0.0,
+    ) -> None:
+        super().__init__(x, ledger)
+        self._parts = parts
+        self._penalty = penalty
+
+    def _evaluate_value(self) -> float:
+        total = sum(weight * part.value for weight, part in self._parts(False))
+        return total + self._penalty * float(torch.dot(self.x, self.x))
+
+    def _evaluate_gradient(self) -> tuple[float, Tensor]:
+        value = self._penalty * float(torch.dot(self.x, self.x))
+        gradient = 2.0 * self._penalty * self.x
+        for weight, part in self._parts(False):
+            gradient.add_(part.gradient, alpha=weight)
+            value += weight * part.value
+        return value, gradient
+
+    def _evaluate_hvp(self, v: Tensor) -> Tensor:
+        product = 2.0 * self._penalty * v
+        for weight, part in self._parts(True):
+            product.add_(part.hvp(v), alpha=weight)
+        return product

@@ -227,7 +227,7 @@ def test_predicted_rate_is_that_of_the_published_update(share: float) -> None:
         w, seen = landed + 1e-3 * torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64), []
         for _ in range(iterations):
             point = objective.at(w, curvature=True)
-            g, q, square = point.gradient, point.hessian_gradient, point.gradient_norm**2
+            g, q, square = point.gradient, point.hvp(point.gradient), point.gradient_norm**2
             v = max(0.0, rho * float(g @ q) / square + point.value - level) * g
             w = w + (rho * q - v) / square
             seen.append(float(torch.linalg.vector_norm(w - landed)))

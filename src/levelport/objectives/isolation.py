@@ -179,7 +179,6 @@ class BufferCopies:
         self._copies: dict[int, tuple[Tensor, Tensor]] = {}  # by original: modules may share one
         self._latest: dict[tuple[int, str], Tensor | None] = {}  # original of a place
         self._originals: dict[tuple[int, str, int], tuple[Tensor, Tensor | None]] = {}  # by place and what it held
-        self.has_buffers = False  # a module with buffers was called
 
     @property
     def noticed(self) -> bool:
@@ -196,7 +195,6 @@ class BufferCopies:
                     self._modules[id(child)] = child
                     parts.append(child)
         self._inside[id(module)] = [part for part in parts if len(part._buffers) > 0]
-        self.has_buffers = self.has_buffers or bool(self._inside[id(module)])
 
     def knows(self, module: nn.Module) -> bool:
         """Return True if ``module`` was called before, or lies inside one that was."""
@@ -269,8 +267,6 @@ class _Evaluation:
                 # Leaving the autocast block of the loss sets the state it found on entry: off.
                 torch.set_autocast_enabled(self._device.type, False)
         self.buffers.insert(module)
-        if self.buffers.has_buffers:
-            _returns.enter(self)
 
     def close(self) -> None:
         for parallel, backward, forward in self._silenced.values():
@@ -278,7 +274,6 @@ class _Evaluation:
         self.buffers.restore()
         if self._before is not None:
             self._before.restore()
-        _returns.leave(self)
         _calls.leave(self)
         for listed in (_everyone, _local.active):
             if self in listed:
@@ -311,23 +306,22 @@ def _after_call(module: nn.Module, *_: object) -> None:
         evaluation.buffers.follow(module)
 
 
-class _Hooked(AbstractContextManager[None]):
-    """A hook on all modules; leaving may be repeated, which a generator's does not bear."""
+class _Hooks(AbstractContextManager[None]):
+    """Hooks on all calls of modules; leaving may be repeated, which a generator's does not bear."""
 
-    def __init__(self, register: Callable[[], RemovableHandle]) -> None:
-        self._register = register
-        self._handle: RemovableHandle | None = None
+    def __init__(self) -> None:
+        self._handles: list[RemovableHandle] = []
 
     def __enter__(self) -> None:
-        self._handle = self._register()
+        self._handles.append(register_module_forward_pre_hook(_before_call))
+        self._handles.append(register_module_forward_hook(_after_call, always_call=True))
 
     def __exit__(self, *_: object) -> None:
-        if self._handle is not None:
-            self._handle.remove()
+        for handle in self._handles:
+            handle.remove()
 
 
-_calls = _Shared(lambda: _Hooked(lambda: register_module_forward_pre_hook(_before_call)))
-_returns = _Shared(lambda: _Hooked(lambda: register_module_forward_hook(_after_call, always_call=True)))
+_calls = _Shared(_Hooks)
 
 
 @contextmanager

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from levelport import checks
-from levelport.objective import Ledger, Objective, ObjectiveError, Point
+from levelport.objective import Ledger, Objective, ObjectiveError, Point, SumPoint
 from levelport.objectives.function import DerivativeCheck, GraphPoint, as_scalar_loss
 from levelport.objectives.structure import Structure, check_separate
 
@@ -98,7 +99,7 @@ class ModuleObjective(Objective):
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         if self.chunk_size == len(self.inputs):
             return self._chunk_point(x, self.ledger, self.inputs, self.targets, curvature, self.penalty)
-        return _ChunkedPoint(x, self)
+        return SumPoint(x, self.ledger, partial(self._chunks, x), self.penalty)
 
     def predict(self, x: Tensor, inputs: Tensor) -> Tensor:
         """The module's output at parameters ``x``, without a graph."""
@@ -120,12 +121,11 @@ class ModuleObjective(Objective):
 
         return _WholePoint(self, x, ledger, forward, curvature=curvature, penalty=penalty)
 
-    def _chunks(self, x: Tensor, *, curvature: bool) -> Iterator[tuple[float, GraphPoint]]:
+    def _chunks(self, x: Tensor, curvature: bool) -> Iterator[tuple[float, GraphPoint]]:
         for start in range(0, len(self.inputs), self.chunk_size):
             inputs = self.inputs[start : start + self.chunk_size]
             targets = self.targets[start : start + self.chunk_size]
             weight = len(inputs) / len(self.inputs)
-            # Chunks have a ledger of their own: together they make up one evaluation of f.
             yield weight, self._chunk_point(x, Ledger(), inputs, targets, curvature, 0.0)
 
 
@@ -163,32 +163,3 @@ class _WholePoint(GraphPoint):
             yield
         finally:
             handle.remove()
-
-
-class _ChunkedPoint(Point):
-    """A point whose every product is a sum over chunks; no graph outlives its chunk."""
-
-    shares_forward = False
-
-    def __init__(self, x: Tensor, objective: ModuleObjective) -> None:
-        super().__init__(x, objective.ledger)
-        self._objective = objective
-
-    def _evaluate_value(self) -> float:
-        total = sum(weight * chunk.value for weight, chunk in self._objective._chunks(self.x, curvature=False))
-        return total + self._objective.penalty * float(torch.dot(self.x, self.x))
-
-    def _evaluate_gradient(self) -> tuple[float, Tensor]:
-        penalty = self._objective.penalty
-        value = penalty * float(torch.dot(self.x, self.x))
-        gradient = 2.0 * penalty * self.x
-        for weight, chunk in self._objective._chunks(self.x, curvature=False):
-            gradient.add_(chunk.gradient, alpha=weight)
-            value += weight * chunk.value
-        return value, gradient
-
-    def _evaluate_hvp(self, v: Tensor) -> Tensor:
-        product = 2.0 * self._objective.penalty * v
-        for weight, chunk in self._objective._chunks(self.x, curvature=True):
-            product.add_(chunk.hvp(v), alpha=weight)
-        return product

@@ -16,12 +16,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from levelport.objective import Objective, ObjectiveError, Point
+from levelport.objective import Ledger, Objective, ObjectiveError, Point, SumPoint
 from levelport.objectives.batches import Batches, Loss, check_loss
 from levelport.objectives.function import (
     CALLED_BACKWARD,
@@ -98,7 +99,13 @@ class ParametersObjective(Objective):
         return [parameter._version for parameter in self.parameters]
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
-        return _ParameterPoint(x, self, curvature=curvature)
+        if len(self.terms) == 1:
+            return _ParameterPoint(x, self, self.terms[0][1], self.ledger, curvature=curvature)
+        return SumPoint(x, self.ledger, partial(self._batches, x))
+
+    def _batches(self, x: Tensor, curvature: bool) -> Iterator[tuple[float, Point]]:
+        for weight, loss in self.terms:
+            yield weight, _ParameterPoint(x, self, loss, Ledger(), curvature=curvature)
 
     def isolated(self) -> AbstractContextManager[object]:
         """Context of the loss and of its backward pass, in which checkpointed modules run again."""
@@ -143,14 +150,15 @@ def _unhooked(parameters: list[Tensor]) -> Iterator[None]:
 
 
 class _ParameterPoint(Point):
-    """A point of a :class:`ParametersObjective`. Its graph lives until the parameters are written to."""
+    """A point of one loss of a :class:`ParametersObjective`. Its graph lives until the parameters are written to."""
 
-    def __init__(self, x: Tensor, objective: ParametersObjective, *, curvature: bool) -> None:
-        super().__init__(x, objective.ledger)
+    def __init__(
+        self, x: Tensor, objective: ParametersObjective, loss: Loss, ledger: Ledger, *, curvature: bool
+    ) -> None:
+        super().__init__(x, ledger)
         self._objective = objective
         self._curvature = curvature
-        self._single = len(objective.terms) == 1
-        self.shares_forward = self._single
+        self._compute = loss
         self._loss: Tensor | None = None
         self._differentiable_gradient: Tensor | None = None
         self._written: list[int] = []  # versions of the parameters when x was written into them
@@ -172,29 +180,17 @@ class _ParameterPoint(Point):
     def _run_forward(self) -> Tensor:
         self._occupy()
         if self._loss is None:
-            self._loss = self._objective._evaluate(self._objective.terms[0][1])
+            self._loss = self._objective._evaluate(self._compute)
         return self._loss
 
     def _evaluate_value(self) -> float:
-        if self._single:
-            return float(self._run_forward().detach())
-        self._occupy()
-        total = 0.0
-        for weight, loss in self._objective.terms:
-            total += weight * float(self._objective._evaluate(loss).detach())
-        return total
+        return float(self._run_forward().detach())
 
     def _differentiate(self, loss: Tensor, *, create_graph: bool) -> tuple[Tensor, Tensor | None]:
         with self._objective.isolated(), self._objective.unhooked():
             return flat_gradient(loss, self._objective.parameters, create_graph=create_graph)
 
-    def _multiply(self, gradient: Tensor, v: Tensor) -> Tensor:
-        with self._objective.isolated(), self._objective.unhooked():
-            return second_backward(gradient, self._objective.parameters, v)
-
     def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:
-        if not self._single:
-            return self._gradient_by_batches()
         self._occupy()
         if self._value is not None and self._loss is None:
             self._ledger.values += 1  # the forward pass of the value was lost to a write
@@ -203,40 +199,18 @@ class _ParameterPoint(Point):
         if self._curvature:
             self._differentiable_gradient = gradient
         value = self._value if self._value is not None else loss.detach()
-        self._check_derivatives(value, silent)
+        if silent is not None and not self._objective._derivative_check.done:
+            self._objective._derivative_check.verify(self.x, float(value), silent, self._value_elsewhere)
         return value, gradient.detach()
 
-    def _check_derivatives(self, value: float | Tensor, silent: Tensor | None) -> None:
-        if silent is not None and not self._objective._derivative_check.done:
-            self._objective._derivative_check.verify(
-                self.x, float(value), silent, lambda x: self._objective.at(x).value
-            )
-
-    def _gradient_by_batches(self) -> tuple[float, Tensor]:
-        self._occupy()
-        value, gradient = 0.0, torch.zeros_like(self.x)
-        never = torch.ones_like(self.x, dtype=torch.bool)
-        for weight, term in self._objective.terms:
-            loss = self._objective._evaluate(term)
-            value += weight * float(loss.detach())
-            part, silent = self._differentiate(loss, create_graph=False)
-            gradient.add_(part, alpha=weight)
-            never &= silent if silent is not None else False
-        self._check_derivatives(value, never if bool(never.any()) else None)
-        return value, gradient
+    def _value_elsewhere(self, x: Tensor) -> float:
+        return _ParameterPoint(x, self._objective, self._compute, self._ledger, curvature=False).value
 
     def _evaluate_hvp(self, v: Tensor) -> Tensor:
-        if not self._single:
-            self._occupy()
-            product = torch.zeros_like(v)
-            for weight, term in self._objective.terms:
-                loss = self._objective._evaluate(term)
-                gradient, _ = self._differentiate(loss, create_graph=True)
-                product.add_(self._multiply(gradient, v), alpha=weight)
-            return product
         self._occupy()
         if self._differentiable_gradient is None:
             if self._gradient is not None and self._loss is None:
                 self._ledger.gradients += 1  # its graph was lost to a write
             self._differentiable_gradient, _ = self._differentiate(self._run_forward(), create_graph=True)
-        return self._multiply(self._differentiable_gradient, v)
+        with self._objective.isolated(), self._objective.unhooked():
+            return second_backward(self._differentiable_gradient, self._objective.parameters, v)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Generic, TypeAlias, cast
 
 import torch
@@ -130,10 +129,10 @@ def check_separate(parameters: list[Tensor]) -> None:
         if parameter.numel() > 0:
             buffers.setdefault(parameter.untyped_storage().data_ptr(), []).append(number)
     for address, numbers in buffers.items():
-        if address == 0 or not _ranges_meet([parameters[number] for number in numbers]):
+        if address == 0 or len(numbers) == 1:
             continue
-        # Ranges of strided views, such as columns of one matrix, may meet although their entries are apart.
-        owners = torch.full((max(_range(parameters[number])[1] for number in numbers),), -1)
+        first = parameters[numbers[0]]
+        owners = torch.full((first.untyped_storage().nbytes() // first.itemsize,), -1, dtype=torch.int32)
         for number in numbers:
             parameter = parameters[number]
             entries = owners.as_strided(parameter.shape, parameter.stride(), parameter.storage_offset())
@@ -145,15 +144,3 @@ def check_separate(parameters: list[Tensor]) -> None:
                     "memory (.detach().clone())."
                 )
             entries.fill_(number)
-
-
-def _range(tensor: Tensor) -> tuple[int, int]:
-    """Return the first and last position of the entries of ``tensor`` in its storage."""
-    first = int(tensor.storage_offset())
-    last = first + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return first, last + 1
-
-
-def _ranges_meet(tensors: list[Tensor]) -> bool:
-    ranges = sorted(_range(tensor) for tensor in tensors)
-    return any(end > begin for (_, end), (begin, _) in pairwise(ranges))

@@ -118,7 +118,6 @@ def test_table_shows_share_of_best_known() -> None:
             rows("SQP, text", "c", norm=9.0),  # no solver that keeps the level has run there
         ]
     )
-    means, _, within = solver_tables(table)
+    means, _ = solver_tables(table)
     assert list(means.header) == ["solver", "smooth (2)"]
     assert means.rows == [["auto", f"{math.sqrt(0.25):.2f}"], ["SQP, released", "1.00 (1)"]]
-    assert within.rows == [["auto", "1/2"], ["SQP, released", "1/1"]]

@@ -73,6 +73,7 @@ def test_attribution_is_part_of_logistic(tmp_path: Path) -> None:
 
 def test_safety_becomes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(safety, "STEPS", 30)
+    monkeypatch.setattr(equal_cost, "TUNING", 30.0)
     network = equal_cost.GROUPS["confirmation"][-1]
     store = stored(
         tmp_path,

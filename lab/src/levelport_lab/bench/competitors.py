@@ -19,7 +19,6 @@ from levelport.objective import Objective
 from levelport.objectives import GradientDifferences
 from levelport.optim._minimize import minimize
 from levelport.optim.armijo import Armijo, ArmijoSGD
-from levelport.optim.fixed_step import Momentum
 from levelport.optim.polyak import Polyak
 from levelport.optim.schedules import Every, Never, Schedule
 from levelport.optim.step_rule import StepRule
@@ -78,10 +77,6 @@ def descent(rule: StepRule | Callable[[Instance], StepRule] | str = "auto", **op
     return run
 
 
-def _momentum(instance: Instance) -> StepRule:
-    return Momentum(instance.lr, momentum=0.9, dampening=0.0)
-
-
 def _polyak(instance: Instance) -> StepRule:
     return Polyak(max_step=1e6, f_star=instance.f_star_for_polyak)
 
@@ -120,54 +115,13 @@ NEVER = {"xtol": 1e-300}  # does Newton-CG stop by itself; at 0, SciPy 1.12 does
 LBFGSB = {"ftol": 0.0, "gtol": 0.0, "maxcor": MEMORY, "maxfun": 10**7}
 
 
-def _torchmin(method: str, options: dict[str, Any]) -> Method:
-    def run(objective: Metered, instance: Instance) -> None:
-        import torchmin
-
-        torchmin.minimize(TorchFunction(objective), instance.x0, method, max_iter=10**6, options=options)
-
-    return run
-
-
-def _torch(make: Callable[[list[Tensor]], torch.optim.Optimizer]) -> Method:
-    """A torch optimizer on one parameter, the flat x."""
-
-    def run(objective: Metered, instance: Instance) -> None:
-        x = instance.x0.clone().requires_grad_()
-        optimizer = make([x])
-        while True:
-            before = len(objective.records)
-            optimizer.step(_closure(objective, x))  # type: ignore[arg-type]  # torch declares closures as floats
-            if len(objective.records) == before:
-                return  # it no longer evaluates anything: it has given up
-
-    return run
-
-
-def _closure(objective: Metered, x: Tensor) -> Callable[[], Tensor]:
-    def closure() -> Tensor:
-        point = objective.at(x.detach().clone())
-        x.grad = point.gradient.clone()
-        return torch.tensor(point.value, dtype=x.dtype)
-
-    return closure
-
-
-def _lbfgs(parameters: list[Tensor]) -> torch.optim.Optimizer:
-    return torch.optim.LBFGS(
-        parameters,
-        max_iter=10**6,
-        max_eval=10**7,
-        tolerance_grad=0.0,
-        tolerance_change=0.0,
-        history_size=MEMORY,
-        line_search_fn="strong_wolfe",
-    )
-
-
-def _adamw(parameters: list[Tensor]) -> torch.optim.Optimizer:
+def _adamw(objective: Metered, instance: Instance) -> None:
+    x = instance.x0.clone().requires_grad_()
     # The penalty is part of f, so that there is nothing left to decay.
-    return torch.optim.AdamW(parameters, lr=1e-2, weight_decay=0.0)
+    optimizer = torch.optim.AdamW([x], lr=1e-2, weight_decay=0.0)
+    while True:
+        x.grad = objective.at(x.detach().clone()).gradient.clone()
+        optimizer.step()
 
 
 TORCH: dict[str, Callable[[list[Tensor], float], torch.optim.Optimizer]] = {
@@ -209,14 +163,8 @@ CORE = (
 Ours and Newton-CG once with exact products, at two gradients each, and once with differences of gradients, at one.
 """
 
-OTHERS = (
-    *_with_and_without("momentum", _momentum),
-    *_with_and_without("Polyak", _polyak),
-    Competitor("SciPy trust-krylov", _scipy("trust-krylov", {"gtol": 1e-30})),
-    Competitor("torch LBFGS", _torch(_lbfgs)),
-    Competitor("torchmin newton-cg", _torchmin("newton-cg", {"xtol": 0.0})),
-    Competitor("torchmin trust-ncg", _torchmin("trust-ncg", {"gtol": 0.0})),
-)
+OTHERS = tuple(_with_and_without("Polyak", _polyak))
+"""More step rules; more minimizers are in :mod:`levelport_lab.bench.minimizers`, on the same problems."""
 
 PAPER_ARMIJO = (
     Competitor("GD-Armijo, c = ½", descent(Armijo(), schedule=Never())),
@@ -241,7 +189,7 @@ COMPETITORS = {
         Competitor(DEFAULT, descent()),
         *CORE,
         *OTHERS,
-        Competitor(ADAMW, _torch(_adamw)),
+        Competitor(ADAMW, _adamw),
         *PAPER_ARMIJO,
     )
 }

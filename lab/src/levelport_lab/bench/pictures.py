@@ -21,10 +21,9 @@ from levelport_lab.bench.competitors import (
 from levelport_lab.bench.races import accuracy
 from levelport_lab.bench.tables import LOSS_BUDGETS, pivot
 from levelport_lab.paper.profiles import Profile
-from levelport_lab.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, legend_below, new_figure
+from levelport_lab.pictures import BLACK, BLUE, GREEN, ORANGE, PURPLE, legend_below, new_figure
 
 DASHED = (0, (3, 1.5))
-DOTTED = (0, (1, 1))
 
 LOOKS: dict[str, dict[str, Any]] = {
     OURS: {"color": ORANGE},
@@ -33,11 +32,8 @@ LOOKS: dict[str, dict[str, Any]] = {
     PUBLISHED: {"color": BLUE, "linestyle": DASHED},
     LBFGS: {"color": BLACK},
     LBFGS_60: {"color": BLACK, "linestyle": DASHED},
-    "torch LBFGS": {"color": GREY},
     NEWTON_CG: {"color": GREEN},
     NEWTON_CG_DIFFERENCES: {"color": GREEN, "linestyle": DASHED},
-    "SciPy trust-krylov": {"color": GREEN, "linestyle": DOTTED},
-    "momentum": {"color": RED},
     "Polyak": {"color": PURPLE},
 }
 

@@ -34,10 +34,10 @@ def _print_version(wanted: bool) -> None:
 def levelport(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Print the version and leave.", callback=_print_version, is_eager=True),
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Sub-level-set teleportation for PyTorch: solve, optimize, reproduce, measure."""
+    """Optimization over level sets in PyTorch: teleports, intervals, and the experiments of the paper."""
 
 
 app.command("teleport")(teleport_function)

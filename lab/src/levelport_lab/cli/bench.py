@@ -25,9 +25,7 @@ def bench_command(
     seed: Annotated[
         int, typer.Option(min=0, max=2**63 - 1, help="Split into training and test samples (logistic and networks).")
     ] = 0,
-    out: Annotated[Path, typer.Option(help="Where results are kept; a second start goes on from there.")] = Path(
-        "results/bench"
-    ),
+    out: Annotated[Path, typer.Option(help="Directory of results; a second start resumes.")] = Path("results/bench"),
     report: Annotated[
         Path | None, typer.Option(help="Add the results to the CSV files, pages and pictures of this directory.")
     ] = None,

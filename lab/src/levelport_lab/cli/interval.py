@@ -37,8 +37,7 @@ def interval_command(
 ) -> None:
     """Find likelihood intervals of coefficients or predictions, with the Wald interval beside each.
 
-    The named problems are means with a penalty. This command takes the summed negative log-likelihood of the training
-    samples, which is n times the mean, without a penalty.
+    It takes the summed negative log-likelihood of the training samples, without a penalty.
 
     Example: levelport interval logreg/pima --confidence 0.95 --plot pima.png
     """

@@ -32,7 +32,7 @@ def teleport_function(
     ] = None,
     solver: Annotated[
         str,
-        typer.Option(help="auto (ours), krylov (ours, brief), sqp (the paper's), slsqp or trust-constr (SciPy's)."),
+        typer.Option(help="auto (ours), krylov (ours, cheap), sqp (the paper's), slsqp or trust-constr (SciPy's)."),
     ] = "auto",
     max_hvps: Annotated[int, typer.Option(help="Budget of Hessian-vector products.")] = 50,
     tol: Annotated[float, typer.Option(help="KKT tolerance, on the sine of the angle between g and H g.")] = 1e-6,

@@ -73,7 +73,7 @@ def diagnose_command(
     warmup: Warmup = 0,
     max_hvps: Annotated[int, typer.Option(help="Budget of the teleport.", min=1)] = 100,
 ) -> None:
-    """Say in words whether teleporting suits a problem, here and now."""
+    """Say whether a teleport helps on a problem, and why."""
     from levelport_lab.theory.bounds import warm_start
     from levelport_lab.theory.diagnosis import diagnose
 

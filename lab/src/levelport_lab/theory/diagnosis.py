@@ -1,4 +1,4 @@
-"""Does teleporting suit this problem, here and now? Measurements, what the theory says of them, and the caveats."""
+"""Does a teleport help on this problem? Measurements, what the theory says of them, and the caveats."""
 
 from __future__ import annotations
 

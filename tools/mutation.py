@@ -24,6 +24,7 @@ import json
 import math
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -42,7 +43,8 @@ ELSEWHERE = {"src/levelport/objectives/distributed.py": "tests/optim/test_optim_
 """Tests that run a file in processes of their own: they follow those that are seen to reach a mutant."""
 OUT = ROOT / "build" / "mutation"
 EQUIVALENT = ROOT / "tools" / "equivalent_mutants.json"
-_PATIENCE = 60.0  # seconds beyond ten times what the tests took, before a mutant counts as one that never ends
+_PATIENCE = 60.0  # processor seconds beyond ten times what the tests took: then a mutant counts as one that never ends
+_WAITING = 20.0  # times that in seconds, where it waits for what never comes
 
 
 Proposal = tuple[Path, int, Any, Any]
@@ -187,12 +189,13 @@ def judge(mutant: Mutant, tests: list[str], known: dict[str, Any], copy: Path) -
     whole = target.read_text()
     target.write_text(mutant.code)
     answer.write_text("")
+    limit = 10.0 * sum(known["seconds"].get(test, 60.0) for test in tests) + _PATIENCE
     child = os.fork()
     if child == 0:
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(limit), resource.RLIM_INFINITY))
         _run_tests(tests, copy, answer)
-    limit = time.monotonic() + 10.0 * sum(known["seconds"].get(test, 60.0) for test in tests) + _PATIENCE
-    status = None
-    while status is None and time.monotonic() < limit:
+    status, end = None, time.monotonic() + _WAITING * limit
+    while status is None and time.monotonic() < end:
         pid, code = os.waitpid(child, os.WNOHANG)
         if pid:
             status = os.waitstatus_to_exitcode(code)
@@ -202,7 +205,7 @@ def judge(mutant: Mutant, tests: list[str], known: dict[str, Any], copy: Path) -
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     target.write_text(whole)
-    if status is None:
+    if status in (None, -signal.SIGXCPU):
         return "timeout"
     return None if status == 0 else answer.read_text() or f"exit status {status}"
 

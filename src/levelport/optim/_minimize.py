@@ -206,7 +206,7 @@ def _descend(run: _Run, rule: StepRule, policy: TeleportPolicy[tuple[Point, Any]
             run.record("undone")
         if (reason := run.reason_to_stop()) is not None:
             return reason
-        if not undone and policy.due(run.iteration, run.point.value, run.cost.gradient_equivalents):
+        if not undone and policy.due(run.iteration, run.point.value, run.trace[-1].cost):
             taken = _teleport(run, policy, rule.stability_limit, state)
             if rule.learns and taken is not None and taken.move.model is not None and taken.move.model.size > 0:
                 state = rule.learn(run.objective, state, taken.move.model.ritz_pairs())
@@ -240,7 +240,7 @@ def _teleport(run: _Run, policy: TeleportPolicy[tuple[Point, Any]], limit: Stabi
     max_cost, max_seconds = run.left()
     if not (max_cost > 0.0 and max_seconds > 0.0):
         return None
-    start, spent = run.point, run.cost.gradient_equivalents
+    start, spent = run.point, run.trace[-1].cost
     taken = policy.move(run.objective, start, limit, max_cost=max_cost, max_seconds=max_seconds)
     moved = taken.step.point is not start
     policy.made(taken, moved, run.cost.gradient_equivalents - spent)
@@ -310,10 +310,9 @@ class _Run:
             return MinimizeStatus.ROUNDING_FLOOR
         if self.iteration >= self.max_iterations:
             return MinimizeStatus.MAX_ITERATIONS
-        cost = self.cost
-        if cost.gradient_equivalents >= self.max_cost:
+        if self.trace[-1].cost >= self.max_cost:
             return MinimizeStatus.MAX_COST
-        return MinimizeStatus.MAX_SECONDS if cost.seconds >= self.max_seconds else None
+        return MinimizeStatus.MAX_SECONDS if self.trace[-1].seconds >= self.max_seconds else None
 
     def _still(self) -> bool:
         """Return True if f has changed before, but only by rounding errors over the last steps."""
@@ -326,19 +325,16 @@ class _Run:
 
     def left(self) -> tuple[float, float]:
         """Gradient equivalents and seconds that a teleport or a Newton system may use, so that a step can follow."""
-        cost = self.cost
-        return (
-            self.max_cost - cost.gradient_equivalents - _STEP_COST,
-            self.max_seconds - cost.seconds,
-        )
+        last = self.trace[-1]
+        return self.max_cost - last.cost - _STEP_COST, self.max_seconds - last.seconds
 
     def record(self, kind: RowKind, *, step: float = math.nan, certificate: Certificate | None = None) -> None:
-        cost = self.cost
+        value, gradient_norm, cost = self.point.value, self.point.gradient_norm, self.cost  # in this order
         row = MinimizeRow(
             iteration=self.iteration,
             cost=cost.gradient_equivalents,
-            value=self.point.value,
-            gradient_norm=self.point.gradient_norm,
+            value=value,
+            gradient_norm=gradient_norm,
             kind=kind,
             step=step,
             seconds=cost.seconds,

@@ -55,7 +55,7 @@ def ratios(rows: pd.DataFrame, arm: str, other: str, column: str = "cost_1e-10")
 
 def median_and_range(values: pd.Series) -> str:
     """The median, the smallest and the largest value."""
-    return f"{ratio(values.median())} ({ratio(values.min())} to {ratio(values.max())})" if len(values) else "-"
+    return f"{ratio(values.median())} ({ratio(values.min())}–{ratio(values.max())})" if len(values) else "-"
 
 
 def longer(rows: pd.DataFrame, arm: str, cost: float) -> pd.DataFrame:
@@ -68,7 +68,8 @@ def compared(name: str, sets: dict[str, pd.DataFrame], others: dict[str, str]) -
     """The default over other arms, set by set, with the number of problems."""
     lines = []
     for title, part in sets.items():
-        cells = [median_and_range(ratios(part, OURS, arm)) for arm in others.values()]
+        column = "loss_1000" if (part["group"] == "network").all() else "cost_1e-10"
+        cells = [median_and_range(ratios(part, OURS, arm, column)) for arm in others.values()]
         count = part.groupby(["half", "problem"]).ngroups
         lines += [[f"{title}: {count}", *cells]] if count else []
     return Table(name, ("problems", *others), lines)
@@ -77,38 +78,32 @@ def compared(name: str, sets: dict[str, pd.DataFrame], others: dict[str, str]) -
 def tables(rows: pd.DataFrame) -> list[Table]:
     """All tables of the page that have rows.
 
-    The default over L-BFGS; what memory, probes and climb contribute on problems that see a probe; every arm on the
-    reported half, on the logistic problems of split 0 and on networks.
+    The default over L-BFGS; what the parts of a probe contribute where there is one; the other arms on the reported
+    half and on the logistic problems of split 0.
     """
     reported, split = rows[rows["half"] == "reported"], rows[rows["half"] == "split 0"]
-    networks, others = reported[reported["group"] == "network"], reported[reported["group"] != "network"]
-    logistic = rows[rows["group"] == "logistic"]
+    others, logistic = reported[reported["group"] != "network"], rows[rows["group"] == "logistic"]
     sets = {
         "others": others,
         "others, hard": longer(others, LBFGS_10, HARD),
         "logistic": logistic,
         "logistic, hard": longer(logistic, LBFGS_10, HARD),
+        "networks, loss": reported[reported["group"] == "network"],
     }
     lbfgs = {"/ 10 pairs": LBFGS_10, "/ 200 pairs": LBFGS_200, "/ memory alone": MEMORY}
     probed = {"others": longer(others, MEMORY, PROBED), "logistic, split 0": longer(split, MEMORY, PROBED)}
-    controls = {
-        "/ memory alone": MEMORY,
-        "/ no climb": NO_CLIMB,
-        "/ pairs dropped": DROPPED,
-        "/ random directions": RANDOM,
-    }
+    controls = {"/ no climb": NO_CLIMB, "/ pairs dropped": DROPPED, "/ random directions": RANDOM}
     lines = []
-    for arm in dict.fromkeys(others["arm"]):
-        line = [arm]
+    for arm in dict.fromkeys(others["arm"][~others["arm"].isin([OURS, *controls.values()])]):
+        line = [arm.removeprefix("SciPy ")]
         for part in (others, split):
             own = part[part["arm"] == arm]
             line += [str(int(np.isfinite(own["cost_1e-10"]).sum())), ratio(ratios(part, OURS, arm).median())]
-        lines.append([*line, ratio(ratios(networks, OURS, arm, "loss_1000").median())])
-    header = ("method", "others solved", "ours / this", "logistic solved", "ours / this", "network loss, ours / this")
+        lines.append(line)
     found = (
         compared("against L-BFGS", sets, lbfgs),
         compared("parts", probed, controls),
-        Table("all arms", header, lines),
+        Table("all arms", ("method", "others solved", "ratio", "logistic solved", "ratio"), lines),
     )
     return [table for table in found if table.rows]
 

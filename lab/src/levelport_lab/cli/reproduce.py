@@ -252,7 +252,7 @@ def _list_studies(studies: Sequence[Study], setup: Setup) -> None:
 
     for study in studies:
         quick, full = (study.specs(replace(setup, tier=tier)) for tier in ("quick", "full"))
-        rough = in_words(sum(spec.rough_seconds for spec in {spec.key: spec for spec in full}.values()))
+        rough = in_words(sum(spec.rough_seconds for spec in set(full)))
         echo(f"{study.name:6} {study.title}")
         echo(f"       quick / full: {len(quick)} / {len(full)} tasks, full roughly {rough} of one core", "dim")
     echo("Run one with: levelport reproduce fig8 --tier quick")

@@ -126,14 +126,12 @@ def key_of(canonical: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {entry.name: _plain(getattr(value, entry.name)) for entry in dataclasses.fields(value)}
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
     if isinstance(value, tuple):
         return [_plain(entry) for entry in value]
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float):
-        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {entry.name: _plain(getattr(value, entry.name)) for entry in dataclasses.fields(value)}
     raise TypeError(
         f"a run specification holds a {type(value).__name__} ({value!r}); use numbers, strings, None, tuples and "
         "frozen dataclasses only, so that its hash means the same everywhere."

@@ -70,7 +70,7 @@ VARIANTS: dict[str, Variant] = {
     AS_IT_IS: Variant("the default"),
     "no other side": Variant("no second ascent across the valley", {BASINS + "far_side": lambda problem, frame: None}),
     "no steepest side": Variant(
-        "where an ascent has ended, no other directions are tried",
+        "no search in the steepest directions at the end",
         {BASINS + "steepest_side": lambda problem, frame, above: None},
     ),
     "any height": Variant(
@@ -84,20 +84,20 @@ VARIANTS: dict[str, Variant] = {
     ),
     "kinks crept along": Variant("trials shortened without limit", {ASCENT + "_LOSERS": math.inf}),
     "no diagonal": Variant("L-BFGS starts from a multiple of the identity", {LBFGS + "_weights": _identity}),
-    "shorter scale": Variant("the shorter of the two initial scales", {LBFGS + "_initial": _with_the_shorter_scale}),
+    "shorter scale": Variant("the shorter initial scale", {LBFGS + "_initial": _with_the_shorter_scale}),
     "pairs of log": Variant("pairs from log ‖∇f‖, not -‖∇f‖^(-½)", {ASCENT + "_POWER": 0.0}),
-    "no account of the excess": Variant("merit is ‖∇f‖", {ASCENT + "merit": _gain}),
+    "no account of the excess": Variant("merit ‖∇f‖, without the excess", {ASCENT + "merit": _gain}),
     "tangent back": Variant(
         "return by the slope alone, without λ",
         {ASCENT + "parabola_root": lambda excess, slope, curvature: excess / slope},
     ),
     "not sticky": Variant(
-        "the sign of λ alone decides in the interior",
+        "the sign of λ alone decides when an ascent is inside",
         {ASCENT + "LevelSetAscent._inside": lambda self, point: False},
     ),
     "any growth": Variant("predicted growth beyond e² allowed", {ASCENT + "_LONGEST": math.inf}),
     "memory 10": Variant("ten pairs", make=lambda: Auto(memory=10)),
-    "plain L-BFGS": Variant("textbook method", make=lambda: PlainAscent("lbfgs")),
+    "plain L-BFGS": Variant("textbook L-BFGS", make=lambda: PlainAscent("lbfgs")),
 }
 
 
@@ -132,7 +132,7 @@ def summary(table: pd.DataFrame) -> Table:
         networks = rows[rows["group"] != "statistical"].set_index(["problem", "draw"])
         difference = (networks["50 hvps"] - default.loc[networks.index, "50 hvps"]).groupby("problem").mean()
         cells.append("-" if name == AS_IT_IS else f"{difference.mean():+.3f} ± {difference.sem():.3f}")
-        lines.append([name, *cells])
+        lines.append([VARIANTS[name].means, *cells])
     return Table("ablations", ["row", *GROUPS[:3], "log ratio"], lines)
 
 

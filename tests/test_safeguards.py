@@ -50,6 +50,7 @@ def test_answers_that_break_the_guarantee_are_dropped(place: tuple[float, ...]) 
     assert TeleportStatus.PREDICTED.value in result.detail
 
 
+@pytest.mark.bits
 def test_gradients_of_equal_length_are_no_smaller() -> None:
     """The mirror image of the start has its value and its norm to the last bit: that keeps the guarantee."""
     start = torch.tensor([0.0, 1.5, 0.0], dtype=torch.float64)

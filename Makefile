@@ -54,19 +54,18 @@ types: $(VENV)/.dev ## mypy, on the snippets of README and tutorial as well
 unit: $(VENV)/.dev ## pytest on two processes
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-# What rounding can decide, once more: on torch's code path for processors without vector units (plain), and with
-# derivatives disturbed in their last bits (roundings), where tests that compare bits are left out. Examples, ranks and
-# leaks are about processes and memory, and take long.
+# What rounding can decide, once more: on torch's code path for processors without vector units, and with derivatives
+# disturbed in their last bits; tests that compare bits are not disturbed. Examples, ranks and leaks are about processes
+# and memory, and take long.
 NUMERICAL := tests/solvers tests/objectives tests/optim tests/goals lab/tests/library lab/tests/functions
 UNMOVED := tests/optim/test_examples.py tests/optim/test_optim_distributed.py tests/solvers/test_leaks.py
+ROUNDED := $(BIN)/python -m pytest -n 2 --dist worksteal $(NUMERICAL) $(UNMOVED:%=--ignore %)
 
-plain: $(VENV)/.dev ## the numerical tests on torch's plain code path
-	ATEN_CPU_CAPABILITY=default $(BIN)/python -m pytest -n 2 --dist worksteal $(NUMERICAL) $(UNMOVED:%=--ignore %)
+plain: $(VENV)/.dev ## the numerical tests on torch's plain code path, with artificial roundings
+	ATEN_CPU_CAPABILITY=default $(ROUNDED) --roundings 1
 
 roundings: $(VENV)/.dev ## the numerical tests under artificial roundings with three seeds (minutes; not part of the test)
-	for seed in 1 2 3; do \
-		$(BIN)/python -m pytest -n 2 --dist worksteal --roundings $$seed $(NUMERICAL) lab/tests/theory $(UNMOVED:%=--ignore %) || exit 1; \
-	done
+	for seed in 1 2 3; do $(ROUNDED) lab/tests/theory --roundings $$seed || exit 1; done
 
 mutation: $(VENV)/.dev ## would the tests notice a changed line? 200 mutants (an hour; not part of the test)
 	$(PIP) coverage mutmut

@@ -8,9 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 
 from levelport import checks
+from levelport.goals.ends import STEPS, Task
+from levelport.goals.goal import LinearGoal
 from levelport.goals.quantities import Quantities, Quantity
 from levelport.goals.result import End, EndStatus, IntervalResult
 from levelport.goals.setup import Setup, prepare, rise_of
@@ -22,6 +25,8 @@ MAX_COST = 2000.0
 """Gradient equivalents per end where none are given: curved ends of the test problems took up to 1100."""
 
 _RESTARTS = 3  # from lower minima
+_PASSES = 3  # of comparing ends with each other
+_FEW = 20  # quantities up to which functions are evaluated at each other's ends
 
 
 def interval(
@@ -55,12 +60,13 @@ def interval(
         names: of the quantities, for tables and plots.
         tol: allowed error of an end, relative to the half width.
         max_cost: gradient equivalents per end; None allows 2000.
-        callback: called with every :class:`End` as it is found; a true return value skips the remaining ones.
+        callback: called with every :class:`End` as it is found, and again if it moves further out; a true return value
+            skips the remaining ones.
 
     Returns:
         Ends with the points that attain them, each with a status that says what is known of it, and the Wald interval
         beside it. Ends are local: other components of the region, and other local optima of the quantity, are not
-        searched for.
+        searched for, but the points found for one quantity are tried for all others.
 
     Raises:
         ObjectiveError: x is clearly not a minimizer, or a function is not a deterministic differentiable scalar.
@@ -103,6 +109,8 @@ def interval(
         earlier += setup.spent
         setup, found = again
         below = _below(found)
+    if below:
+        found = [[_doubted(end) for end in both] for both in found]
     pairs = tuple((lower, upper) for lower, upper in found)
     estimates = [goal.at(setup.outer(setup.point)).value for goal in quantities.goals]
     spent = earlier + setup.spent + quantities.cost
@@ -147,10 +155,11 @@ def _all_ends(
     max_cost: float,
     callback: Callable[[End[X]], object] | None,
 ) -> list[list[End[X]]]:
-    """The ends of one quantity after the other."""
+    """The ends of one quantity after the other, then those again that the points of others exceed."""
     task = setup.task(rise, tol) if not setup.trouble else None
     stopped = False
     ends: list[list[End[X]]] = []
+    points: list[Tensor] = []  # in the coordinates of the region
     for name, goal in zip(quantities.names, quantities.goals, strict=True):
         both: list[End[X]] = []
         for side in ("lower", "upper"):
@@ -158,11 +167,70 @@ def _all_ends(
                 detail = setup.trouble or "the callback asked to stop"
                 end = _not_searched(setup, goal, name, side, EndStatus.BUDGET if stopped else EndStatus.FAILED, detail)
             else:
-                end, _ = setup.end(task, setup.goal(goal), name, side, max_cost)
+                end, found = setup.end(task, setup.goal(goal), name, side, max_cost)
+                points.append(found.site.z)
                 stopped = bool(callback is not None and callback(end))
             both.append(end)
         ends.append(both)
+    if task is not None and not stopped and len(ends) > 1:
+        for _ in range(_PASSES):
+            if not _exchange(setup, task, quantities, ends, points, max_cost, callback):
+                break
     return ends
+
+
+def _exchange(
+    setup: Setup[X],
+    task: Task,
+    quantities: Quantities[X],
+    ends: list[list[End[X]]],
+    points: list[Tensor],
+    max_cost: float,
+    callback: Callable[[End[X]], object] | None,
+) -> bool:
+    """Search again from points of other ends where a quantity is beyond its own end; whether any end moved.
+
+    All ends are points of the region, so a quantity that is larger at one of them than at its own upper end has only
+    reached a local one. Costs nothing for entries of x, and a value per quantity and point otherwise.
+    """
+    moved = False
+    xs = torch.stack([setup.structure.flatten(end.x) for both in ends for end in both])
+    directions = [goal.direction for goal in quantities.goals if isinstance(goal, LinearGoal)]
+    if len(directions) == len(quantities):
+        table = (xs @ torch.stack(directions).T).double()
+    elif len(quantities) <= _FEW:
+        table = torch.tensor([[goal.at(x).value for goal in quantities.goals] for x in xs], dtype=torch.float64)
+    else:
+        return False
+    least = torch.nan_to_num(table, nan=math.inf, posinf=math.inf, neginf=-math.inf).min(dim=0)
+    most = torch.nan_to_num(table, nan=-math.inf, posinf=math.inf, neginf=-math.inf).max(dim=0)
+    extremes = [[values.tolist(), places.tolist()] for values, places in (least, most)]
+    for number, goal in enumerate(quantities.goals):
+        for place, side in enumerate(("lower", "upper")):
+            end = ends[number][place]
+            sign = 1.0 if side == "lower" else -1.0
+            best, where = (extreme[number] for extreme in extremes[place])
+            if not end.status.bounded or not sign * best < sign * end.quantity:
+                continue
+            if abs(best - end.quantity) <= task.tol * abs(end.quantity - goal.at(setup.outer(setup.point)).value):
+                continue
+            again, found = setup.end(task, setup.goal(goal), end.name, side, max_cost, points[where])
+            if sign * again.quantity < sign * end.quantity:
+                ends[number][place] = replace(
+                    again, cost=end.cost + again.cost, wald=end.wald, iterations=end.iterations + again.iterations
+                )
+                points[2 * number + place] = found.site.z
+                moved = True
+                if callback is not None and callback(ends[number][place]):
+                    return False
+    return moved
+
+
+def _doubted(end: End[X]) -> End[X]:
+    """An end beside a lower minimum: where the region is curved, too, it has several basins, and this may be one's."""
+    if end.status is EndStatus.CERTIFIED and end.iterations > STEPS:
+        return replace(end, status=EndStatus.CURVED, detail="f has a lower minimum, so the region has several basins")
+    return end
 
 
 def _not_searched(setup: Setup[X], goal: Objective, name: str, side: str, status: EndStatus, detail: str) -> End[X]:

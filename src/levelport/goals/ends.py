@@ -24,7 +24,7 @@ from levelport.goals.result import EndStatus
 from levelport.goals.verify import SecondLook, second_look
 from levelport.goals.wald import Limits, Search, repeated_wald
 
-_STEPS = 5  # Wald steps after which a region counts as curved
+STEPS = 5  # Wald steps after which a region counts as curved
 _INEXACT = 1e-4  # relative error of the Wald width's square, where the inverse Hessian is found by conjugate gradients
 _STRICTER = 0.3  # factor of the tolerance there
 _BENT = 0.3  # curvature along a step, relative to that at the minimizer, below which a region counts as curved
@@ -88,7 +88,7 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], begin: Tensor | No
         wald = math.sqrt(2.0 * float(p @ (p if task.recycled is None else task.recycled(p))))
     pairs = Pairs.around_identity(task.recycled)
     search = Search(start, reading, origin.value, wald)
-    repeated_wald(task.region, aim, search, pairs, Limits(tol, _STEPS, _FAR, spent))
+    repeated_wald(task.region, aim, search, pairs, Limits(tol, STEPS, _FAR, spent))
     found = Found(search, wald)
     if search.unbounded:
         found.status = EndStatus.UNBOUNDED

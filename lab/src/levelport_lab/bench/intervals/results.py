@@ -74,7 +74,8 @@ def interval_tables(rows: pd.DataFrame) -> list[Table]:
 def _costs(ends: pd.DataFrame) -> Table:
     """The median cost per end with the set-up shared over all 2d ends; a dash where a tool was not run.
 
-    Problems that differ in nothing but the seed share a row.
+    Problems that differ in nothing but the seed share a row. Large ones have the mean: their ends share products, which
+    count for the first.
     """
     tools = ["levelport", *(tool for tool in SHOWN if tool in set(ends["tool"]))]
     alike: dict[str, list[str]] = {}
@@ -85,7 +86,8 @@ def _costs(ends: pd.DataFrame) -> Table:
     for kind, names in alike.items():
         label = names[0] if len(names) == 1 else f"{kind}, {len(names)} seeds"
         own = ends[ends["problem"].isin(names)]
-        medians = own.groupby("tool")["total"].median()
+        totals = own.groupby("tool")["total"]
+        medians = totals.mean() if likelihoods()[names[0]].kind == "large" else totals.median()
         marked = f"{label} *" if likelihoods()[names[0]].fresh else label
         cells.append([marked, *(number(float(medians.get(tool, math.nan))) for tool in tools)])
     return Table("cost per end", ["problem", *tools], cells)

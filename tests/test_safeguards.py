@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import cast
 
 import pytest
 import torch
@@ -14,8 +15,8 @@ from torch import Tensor, nn
 from levelport import FunctionObjective, Krylov, Solver, TeleportStatus, teleport
 from levelport.objectives import distributed
 from levelport.objectives.isolation import RandomState, isolated
-from levelport.optim.first_step import FirstStep, check_unused
-from levelport.solvers import Monitor, Outcome, TeleportProblem, solver_named
+from levelport.optim.first_step import Taken, check_unused
+from levelport.solvers import Monitor, Move, Outcome, TeleportProblem, solver_named
 
 SCALES = torch.tensor([1.0, 2.0, 8.0], dtype=torch.float64)
 
@@ -125,7 +126,7 @@ def test_shortened_moves_do_not_raise_the_loss_they_were_made_on() -> None:
     seen, unused = line(lambda x: -x + 8.0 * x * (1.0 - x)), line(lambda x: -x * (1.0 - x) + 10.0 * torch.relu(x - 0.9))
     start, end = (seen.at(torch.tensor([x], dtype=torch.float64)) for x in (0.0, 1.0))
     assert unused.at(end.x).value > unused.at(start.x).value
-    found = check_unused(seen, unused, start, FirstStep(end))
+    found = check_unused(seen, unused, start, Taken(cast(Move, None), end))
     assert found.point is start
     assert found.share == 0.0
 

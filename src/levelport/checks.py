@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
+import sys
+import warnings
 from collections.abc import Iterable
 
 _NEAR = 0.6  # similarity from which a known name is worth suggesting
@@ -107,3 +109,11 @@ def one_of(name: str, value: object, allowed: Iterable[str]) -> None:
     words = list(allowed)
     if not isinstance(value, str) or value not in words:
         raise ValueError(f"{name} must be {' or '.join(repr(word) for word in words)}, not {value!r}.")
+
+
+def warn(message: str) -> None:
+    """Warn at the line of the first caller outside of levelport and of torch, which wraps an optimizer's step."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("levelport", "torch"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level + 1)

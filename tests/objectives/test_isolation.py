@@ -267,7 +267,7 @@ def by_teleport(network: nn.Linear, loss: Callable[[], Tensor]) -> None:
 
 def by_undoing(network: nn.Linear, loss: Callable[[], Tensor]) -> None:
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    OptimizerSnapshot.to(torch.ones(5), list(network.parameters()), optimizer).restore(optimizer)
+    OptimizerSnapshot(list(network.parameters()), torch.ones(5), {}).restore(optimizer)
 
 
 def by_module(network: nn.Linear, loss: Callable[[], Tensor]) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from levelport.optim import At, Batches, Every, Never, Teleported, Teleporter, WhileAffordable
 from levelport.optim.affordable import largest_cost
-from levelport.optim.first_step import FirstStep, StabilityLimit
+from levelport.optim.first_step import StabilityLimit, Taken
 from levelport.optim.schedules import History, Schedule
 from levelport.solvers import Krylov
 
@@ -307,7 +307,7 @@ def bowl(scales: list[float]) -> tuple[nn.Parameter, Any]:
 def test_the_reason_of_a_refusal_is_told_in_any_metric(weights: Tensor | None, monkeypatch: pytest.MonkeyPatch) -> None:
     weight, loss = bowl([0.01, 1.0, 100.0])
     monkeypatch.setattr(
-        "levelport.optim.policy.take_first_step", lambda f, start, *_: FirstStep(start, refused="of a whim")
+        "levelport.optim.policy.take_first_step", lambda f, start, move, *_: Taken(move, start, refused="of a whim")
     )
     result = Teleporter(torch.optim.SGD([weight], lr=1e-3), Never(), metric=weights).teleport(loss)
     assert result.moved is False
@@ -324,7 +324,7 @@ def test_a_teleport_that_is_not_made_says_so(solver: str) -> None:
     assert seen == [result]
     assert result.moved is optimizer.teleporter.moved is False
     assert torch.equal(weight.detach(), torch.ones(3, dtype=torch.float64))
-    assert (optimizer.teleporter.teleports, optimizer.teleporter.descents) == (0, 0)
+    assert (optimizer.teleporter.teleports, optimizer.teleporter.moves) == (0, 0)
     assert "not made: the valley there is too narrow" in result.message
     assert "stable up to a curvature of 3.6" in result.message
 
@@ -336,12 +336,12 @@ def test_a_descent_in_place_of_a_teleport_says_so() -> None:
     result = teleporter.teleport(loss)
     assert result.moved is teleporter.moved is True
     assert result.gain == 1.0
-    assert (teleporter.teleports, teleporter.descents, teleporter.moves) == (0, 1, 1)
+    assert (teleporter.teleports, teleporter.moves) == (0, 1)
     assert "this is the start itself" not in result.message
     assert "taken as an ordinary step down" in result.message
     resumed = Teleporter(torch.optim.SGD([weight], lr=0.5), Never())
     resumed.load_state_dict(teleporter.state_dict())
-    assert (resumed.teleports, resumed.descents) == (0, 1)
+    assert (resumed.teleports, resumed.moves) == (0, 1)
 
 
 def test_a_teleport_that_is_made_says_nothing_of_the_kind() -> None:
@@ -350,7 +350,7 @@ def test_a_teleport_that_is_made_says_nothing_of_the_kind() -> None:
     result = teleporter.teleport(loss)
     assert result.moved is True
     assert result.gain > 1.0
-    assert (teleporter.teleports, teleporter.descents) == (1, 0)
+    assert (teleporter.teleports, teleporter.moves) == (1, 1)
     assert "made:" not in result.message
     assert "step down" not in result.message
 

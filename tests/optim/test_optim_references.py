@@ -32,7 +32,7 @@ from levelport.optim import (
 )
 from levelport.optim.armijo import armijo_search
 from levelport.optim.newton_cg import newton_direction
-from levelport.optim.torch_optimizer import optimizer_metric
+from levelport.optim.optimizer_metric import optimizer_metric
 from levelport.solvers import SQP
 
 PENALTY = 1e-3

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -15,8 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as hooks
 
-from levelport import Batches, Every, Krylov, Never, Teleported, Teleporter
-from levelport.objectives.isolation import finish, recover
+import levelport
+from levelport import Batches, Every, Krylov, Teleported
+from levelport.objectives.isolation import recover, restoring
 from levelport.objectives.parameters import ParametersObjective
 
 
@@ -62,17 +65,22 @@ def test_threads_train_as_they_do_alone() -> None:
     assert torch.backends.cuda.flash_sdp_enabled() is flash
 
 
-def interrupted_at(count: int, action: Callable[[], object]) -> bool:
-    """Whether a ``KeyboardInterrupt`` at the line of that number inside isolation.py came through ``action``."""
-    lines = 0
+Place = tuple[str, int]
+LIBRARY = str(Path(levelport.__file__).parent)
+
+
+def traced(action: Callable[[], object], stop: int = 0) -> list[Place]:
+    """The lines of the library that ``action`` passes, with a ``KeyboardInterrupt`` at the one of that number."""
+    passed: list[Place] = []
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal lines
-        if not frame.f_code.co_filename.endswith("isolation.py"):
+        name = frame.f_code.co_filename
+        if not name.startswith(LIBRARY) and name != contextlib.__file__:
             return None
-        lines += event == "line"
-        if event == "line" and lines == count:
-            raise KeyboardInterrupt
+        if event == "line":
+            passed.append((name, frame.f_lineno))
+            if len(passed) == stop:
+                raise KeyboardInterrupt
         return trace
 
     earlier = sys.gettrace()
@@ -80,35 +88,48 @@ def interrupted_at(count: int, action: Callable[[], object]) -> bool:
     try:
         action()
     except KeyboardInterrupt:
-        return True
+        assert len(passed) >= stop > 0
     finally:
         sys.settrace(earlier)
-    return False
+    return passed
 
 
-@pytest.mark.parametrize("first", range(1, 8))
-def test_an_interrupt_leaves_nothing_behind(first: int) -> None:
-    """At the latest the next call puts buffers and hooks back; parameters are back at once."""
-    hits = 0
-    for count in range(first, 420, 35):
-        model, x, y = normalised(0)
-        teleporter = Teleporter(torch.optim.SGD(model.parameters(), lr=0.01), Never(), noise="replay")
-        before, buffers = copy.deepcopy(model.state_dict()), list(model.buffers())
-
-        def loss(model: nn.Module = model, x: Tensor = x, y: Tensor = y) -> Tensor:
-            return (model(x) - y).square().mean()
-
-        hits += interrupted_at(count, partial(teleporter.teleport, loss))
-        for name, parameter in model.named_parameters():
-            assert torch.equal(parameter, before[name]), (count, name)
-        recover()
-        assert all(now is then for now, then in zip(model.buffers(), buffers, strict=True)), count
-        assert not hooks._global_forward_pre_hooks, count
-        assert not hooks._global_forward_hooks, count
-    assert hits > 5
+def about_to_teleport() -> tuple[nn.Module, Teleported, Callable[[], Tensor]]:
+    model, x, y = normalised(0)
+    weight: Tensor = model[0].weight  # type: ignore[index, assignment]
+    weight.register_hook(lambda gradient: 0.5 * gradient)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.01)
+    optimizer = Teleported(sgd, Every(1), solver=Krylov(max_hvps=3), noise="replay")
+    return model, optimizer, lambda: (model(x) - y).square().mean()
 
 
-def test_finish_runs_everything_before_an_interrupt_goes_on() -> None:
+def test_an_interrupt_leaves_nothing_behind() -> None:
+    """At the latest the next call puts buffers, hooks and parameters back, wherever the interrupt came."""
+    model, optimizer, loss = about_to_teleport()
+    allowed = [copy.deepcopy(list(model.parameters()))]
+    optimizer.wrapped.register_step_pre_hook(lambda *_: allowed.append(copy.deepcopy(list(model.parameters()))))
+    passed = traced(lambda: optimizer.step(loss))
+    allowed.append(list(model.parameters()))
+    numbers: dict[Place, list[int]] = {}
+    for number, place in enumerate(passed, start=1):
+        numbers.setdefault(place, []).append(number)
+    stops = sorted({number for found in numbers.values() for number in (found[0], found[-1])})
+    assert len(stops) > 500
+    for stop in stops[::5]:
+        model, optimizer, loss = about_to_teleport()
+        buffers, parameters = list(model.buffers()), list(model.parameters())
+        traced(partial(optimizer.step, loss), stop)
+        recover()  # what every call begins with
+        place = passed[stop - 1]
+        assert any(all(map(torch.equal, parameters, point)) for point in allowed), place
+        assert all(now is then for now, then in zip(model.buffers(), buffers, strict=True)), place
+        assert len(parameters[0]._backward_hooks or ()) == 1, place
+        assert not hooks._global_forward_pre_hooks, place
+        assert not hooks._global_forward_hooks, place
+        assert torch.backends.cuda.flash_sdp_enabled(), place
+
+
+def test_restoring_runs_all_before_an_interrupt_goes_on() -> None:
     done: list[str] = []
 
     def interrupted() -> None:
@@ -116,8 +137,8 @@ def test_finish_runs_everything_before_an_interrupt_goes_on() -> None:
         if len(done) == 1:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        finish([interrupted, lambda: done.append("second")])
+    with pytest.raises(KeyboardInterrupt), restoring(lambda: done.append("second")), restoring(interrupted):
+        pass
     assert done == ["first", "first", "second"]
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from levelport.optim import At, Teleporter, WhileAffordable
-from levelport.optim.policy import RecentLosses, UndoMonitor
+from levelport.optim.policy import UndoMonitor
 
 
 def first_undone(losses: list[float], level: float = 1.0) -> int | None:
@@ -79,12 +79,13 @@ def test_wishes_are_not_granted_after_failures_in_a_row(failures: int) -> None:
 
 def test_a_loss_that_nobody_knows_ends_the_row() -> None:
     """Jumps across the gap would be no jumps of the run."""
-    losses = RecentLosses()
-    for value in (1.0, 1.1, 1.0, 1.1, 1.0, math.nan, 5.0, 5.0, 5.0, 5.0):
-        losses.add(value)
-    assert losses.jump is None
-    losses.add(5.0)
-    assert losses.jump == 0.0
+    for known, undone in ((4, 15.5), (5, 5.1)):  # without enough losses only a sharp rise counts
+        monitor: UndoMonitor[str] = UndoMonitor(noisy=True)
+        for value in (1.0, 1.1, 1.0, 1.1, 1.0, math.nan, *[5.0] * known):
+            monitor.allows(False, value)
+        monitor.watch(5.0, "back")
+        assert not monitor.rises(5.0)
+        assert monitor.rises(undone) == (known == 5)
 
 
 def test_move_on_another_loss_is_compared_with_the_last_loss() -> None:
@@ -110,7 +111,7 @@ def test_step_with_a_shown_loss_is_not_an_unseen_one() -> None:
             teleporter.optimizer.zero_grad()
             loss().backward()
             teleporter.optimizer.step()
-        return len(teleporter.state_dict()["policy"]["monitor"]["recent"]["known"])
+        return len(teleporter.state_dict()["policy"]["monitor"]["recent"])
 
     assert known(shown=True) == 7
     assert known(shown=False) == 0

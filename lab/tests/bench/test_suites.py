@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 from click.testing import Result
 from typer import Typer
 from typer.testing import CliRunner
@@ -20,6 +21,7 @@ from levelport_lab.bench.equal_cost import EqualCostSpec, tuned_inside
 from levelport_lab.bench.instances import ProblemName
 from levelport_lab.bench.logistic_cases import LOGISTIC_CASES
 from levelport_lab.bench.minimizers.arms import MEMORY
+from levelport_lab.bench.minimizers.networks import forward, weights, with_derivatives
 from levelport_lab.bench.minimizers.study import MinimizerSpec
 from levelport_lab.bench.races import RaceSpec
 from levelport_lab.bench.safety import SafetySpec
@@ -74,29 +76,41 @@ def test_attribution_is_part_of_logistic(tmp_path: Path) -> None:
 def test_safety_becomes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(safety, "STEPS", 30)
     monkeypatch.setattr(equal_cost, "TUNING", 30.0)
-    network = equal_cost.GROUPS["confirmation"][-1]
+    network = equal_cost.GROUPS["other sets"][19]
     store = stored(
         tmp_path,
         SafetySpec("tanh", "SGD 0.1", 0),
         SafetySpec("tanh", "SGD 0.1", 1),
         EqualCostSpec(network, "SGD", budget=120.0),
-        EqualCostSpec(network, OURS, budget=120.0),
+        EqualCostSpec(network, "ArmijoSGD", budget=120.0),
     )
     written = write_report("safety", results("safety", store), tmp_path)
     assert {path.name for path in written} == {"safety.csv", "safety.md"}
     rows = pd.read_csv(tmp_path / "safety.csv")
     steps, cost = rows[rows["compared at"] == "equal steps"], rows[rows["compared at"] == "equal cost"]
-    assert list(steps["schedule"].value_counts()) == [2, 2]
+    assert list(steps["schedule"].value_counts()) == [2] * 5
     assert (steps["finite"] == 1).all()
     assert steps[steps["schedule"] == "every 20"]["teleports"].min() > 0
-    ours, sgd = cost.to_dict("records")
-    assert sgd["worst"] >= sgd["last"] > 0.0
-    assert min(sgd["worse_below"], sgd["worse_above"]) > 1.0
-    assert ours["optimizer"] == OURS
-    assert ours["worst"] <= 1.05
+    assert list(cost["optimizer"].value_counts()) == [3, 2]  # the line search has no undo to leave out
+    sgd = cost[cost["optimizer"] == "SGD"]
+    assert (sgd["worst"] >= sgd["last"]).all()
+    assert sgd[["worse_below", "worse_above"]].min().min() > 1.0
+    assert cost[cost["schedule"] == "default"]["worst"].max() <= 1.05
     page = (tmp_path / "safety.md").read_text()
     assert "| SGD 0.1, every 20 | 2/2 |" in page
-    assert f"| {OURS}, confirmation | 1 |" in page
+    assert "| ArmijoSGD, other sets | 1 |" in page
+    assert "| ArmijoSGD, no account | 1 |" in page
+
+
+def test_pinn_residual_by_autograd() -> None:
+    """The derivatives that the chain rule gives are autograd's."""
+    w, read = weights([1, 4, 4, 1], 3)
+    t = torch.linspace(0.0, 1.0, 7, dtype=torch.float64)[:, None].requires_grad_()
+    u = forward(read(w), t, torch.tanh)
+    (du,) = torch.autograd.grad(u.sum(), t, create_graph=True)
+    (ddu,) = torch.autograd.grad(du.sum(), t)
+    for found, expected in zip(with_derivatives(read(w), t.detach()), (u, du, ddu), strict=True):
+        torch.testing.assert_close(found, expected.detach())
 
 
 def test_report_writes_only_the_suite_asked_for(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from levelport_lab.bench import safety
 
 
-@pytest.mark.parametrize("schedule", list(safety.SCHEDULES))
+@pytest.mark.parametrize("schedule", ["every 20", "default"])
 @pytest.mark.parametrize("optimizer", list(safety.OPTIMIZERS))
 @pytest.mark.parametrize("activation", ["softplus", "tanh"])
 def test_small_networks_are_never_hurt(activation: str, optimizer: str, schedule: str) -> None:

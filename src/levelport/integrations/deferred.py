@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from levelport.optim.result import TeleportStep
+from levelport.optim.first_step import TeleportStep
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch.utils.hooks import RemovableHandle
 
-from levelport.optim.result import TeleportStep
+from levelport.optim.first_step import TeleportStep
 from levelport.optim.teleported import Teleported
 from levelport.optim.teleporter import Teleporter
 

@@ -221,15 +221,17 @@ class GraphPoint(Point):
         return product + 2.0 * self._penalty * v if self._penalty else product
 
 
-@contextmanager
-def differentiable() -> Iterator[None]:
+def differentiable() -> AbstractContextManager[object]:
     """Graphs are recorded in here, whatever the caller is inside of: no_grad or inference mode."""
     if torch.is_inference_mode_enabled():
-        with torch.inference_mode(False), torch.enable_grad():
-            yield
-    else:
-        with torch.enable_grad():
-            yield
+        return _out_of_inference()
+    return nullcontext() if torch.is_grad_enabled() else torch.enable_grad()
+
+
+@contextmanager
+def _out_of_inference() -> Iterator[None]:
+    with torch.inference_mode(False), torch.enable_grad():
+        yield
 
 
 def flat_gradient(loss: Tensor, leaves: list[Tensor], *, create_graph: bool) -> tuple[Tensor, Tensor | None]:
@@ -259,12 +261,12 @@ def second_backward(gradient: Tensor, leaves: list[Tensor], v: Tensor) -> Tensor
 
 def as_scalar_loss(loss: object) -> Tensor:
     """``loss`` as a 0-d tensor, or an error that says what came instead."""
-    if isinstance(loss, Mapping) or (not isinstance(loss, Tensor) and hasattr(loss, "loss")):
-        raise ObjectiveError(
-            f"the loss returned a {type(loss).__name__}, not a tensor. Of the output of a model return the loss in it: "
-            'output.loss or output["loss"].'
-        )
     if not isinstance(loss, Tensor):
+        if isinstance(loss, Mapping) or hasattr(loss, "loss"):
+            raise ObjectiveError(
+                f"the loss returned a {type(loss).__name__}, not a tensor. Of the output of a model return the loss in "
+                'it: output.loss or output["loss"].'
+            )
         raise ObjectiveError(
             f"the loss returned a {type(loss).__name__}, not a tensor. Return the 0-d loss tensor itself: "
             "no .item(), no .backward(), no detach()."
@@ -281,7 +283,7 @@ def as_scalar_loss(loss: object) -> Tensor:
             f"the loss has the dtype {loss.dtype}: a number of that kind has no derivative. Return a floating-point "
             "scalar that depends smoothly on x."
         )
-    return loss.reshape(())
+    return loss if loss.ndim == 0 else loss.reshape(())  # a view would cost a node of the graph
 
 
 class FunctionObjective(Objective):

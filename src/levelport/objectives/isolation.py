@@ -9,7 +9,7 @@ derivatives.
 
 Hooks on module calls and the choice of attention kernels belong to the whole process. Threads share one hook, which
 acts on modules of the evaluations of its own thread only, and the kernels are put back when the last of them is done.
-Cleaning up is finished in spite of interrupts (:func:`finish`), at the latest by the next call (:func:`recover`).
+Cleaning up is finished in spite of interrupts (:func:`restoring`), at the latest by the next call (:func:`recover`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.backends import cuda
+from torch.nn.modules import module as calls
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
-from levelport.objective import ObjectiveError
+from levelport.objectives.structure import check_not_foreign
 
 
 @dataclass(frozen=True)
@@ -52,65 +52,93 @@ class RandomState:
             torch.cuda.set_rng_state(self.accelerator, self.device)
 
 
-def finish(actions: list[Callable[[], object]]) -> None:
-    """Run every action, however often an interrupt comes between; they must bear being run again. It comes after them.
+class _Local(threading.local):
+    """Of each thread: the evaluations that are under way, and what has to be put back."""
+
+    def __init__(self) -> None:
+        self.active: list[_Evaluation] = []
+        self.unfinished: list[Callable[[], object]] = []
+
+
+_local = _Local()
+
+
+@contextmanager
+def restoring(action: Callable[[], object]) -> Iterator[None]:
+    """Run ``action`` at the end of the block, in spite of interrupts; it must bear being run again.
 
     ``KeyboardInterrupt`` may arrive anywhere, also in a ``finally`` block: half-written parameters and borrowed buffers
-    would stay behind.
+    would stay behind. One that arrives in ``action`` is raised after it; where one prevents that ``action`` begins, the
+    next call runs it (:func:`recover`).
     """
-    interrupt: BaseException | None = None
-    while actions:
-        try:
-            while actions:
-                actions[0]()
-                del actions[0]
-        except Exception:
-            raise
-        except BaseException as error:
-            interrupt = error
-    if interrupt is not None:
-        raise interrupt
+    unfinished = _local.unfinished
+    unfinished.append(action)
+    try:
+        yield
+    finally:
+        interrupt: BaseException | None = None
+        while action in unfinished:
+            try:
+                _settle(action)
+            except Exception:
+                raise
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+
+def _settle(action: Callable[[], object]) -> None:
+    """Run what is unfinished; an error ends it as well, an interrupt does not."""
+    try:
+        action()
+    except Exception:
+        _local.unfinished.remove(action)
+        raise
+    _local.unfinished.remove(action)
 
 
 def recover() -> None:
-    """Finish what an interrupt has left unfinished in this thread; for callers that know that nothing is under way."""
-    for evaluation in reversed(list(_local.active)):
-        evaluation.close()
+    """Finish what an interrupt has left unfinished in this thread; for callers who know that nothing is under way."""
+    while _local.unfinished:
+        _settle(_local.unfinished[-1])
 
 
 class _Shared:
-    """A switch of the whole process that threads use together: the first one sets it, the last one puts it back."""
+    """A switch of the whole process that threads use together: the first one sets it, the last one puts it back.
 
-    def __init__(self, make: Callable[[], AbstractContextManager[object]]) -> None:
-        self._make = make
+    Args:
+        begin, end: set it and put it back; both may be called again, also where an interrupt has stopped them.
+    """
+
+    def __init__(self, begin: Callable[[], object], end: Callable[[], object]) -> None:
+        self._begin, self._end = begin, end
         self._lock = threading.RLock()
         self._users: set[object] = set()
-        self._context: ExitStack | None = None
+        self._on = False
 
     def enter(self, user: object) -> None:
         """Set it for ``user``, once."""
         with self._lock:
             self._users.add(user)
-            if self._context is None:
-                self._context = ExitStack()  # leaves only what was entered
-                self._context.enter_context(self._make())
+            if not self._on:
+                self._begin()
+                self._on = True
 
     def leave(self, user: object) -> None:
         """``user`` needs it no longer; says so as often as it likes."""
         with self._lock:
             self._users.discard(user)
-            if not self._users and self._context is not None:
-                self._context.close()
-                self._context = None
+            if not self._users:
+                self._end()
+                self._on = False
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
         user = object()
-        try:
+        with restoring(lambda: self.leave(user)):
             self.enter(user)
             yield
-        finally:
-            finish([lambda: self.leave(user)])
 
 
 @contextmanager
@@ -128,30 +156,51 @@ def _without_autocast(device: torch.device) -> AbstractContextManager[object]:
     return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
 
 
-_plain_attention = _Shared(lambda: sdpa_kernel(SDPBackend.MATH))
+_KERNELS: list[tuple[Callable[[], bool], Callable[[bool], None], bool]] = [
+    (cuda.flash_sdp_enabled, cuda.enable_flash_sdp, False),
+    (cuda.mem_efficient_sdp_enabled, cuda.enable_mem_efficient_sdp, False),
+    (cuda.math_sdp_enabled, cuda.enable_math_sdp, True),
+]
+if hasattr(cuda, "enable_cudnn_sdp"):
+    _KERNELS.append((cuda.cudnn_sdp_enabled, cuda.enable_cudnn_sdp, False))
+_enabled_before: list[bool] = []
+
+
+def _begin_plain_attention() -> None:
+    if not _enabled_before:
+        _enabled_before[:] = [enabled() for enabled, _, _ in _KERNELS]
+    for _, enable, wanted in _KERNELS:
+        enable(wanted)
+
+
+def _end_plain_attention() -> None:
+    for (_, enable, _), before in zip(_KERNELS, _enabled_before, strict=False):
+        enable(before)
+    _enabled_before.clear()
+
+
+_plain_attention = _Shared(_begin_plain_attention, _end_plain_attention)
 """Attention as products and softmax, on every device."""
 
 
-@contextmanager
-def eager() -> Iterator[None]:
+def eager() -> AbstractContextManager[object]:
     """Compiled modules run as they were before; only where something was compiled, since the compiler loads slowly."""
-    stance = getattr(torch.compiler, "set_stance", None)  # since torch 2.6
-    if stance is None or "torch._dynamo" not in sys.modules:
-        yield
-        return
-    with _force_eager():
-        yield
+    compiled = hasattr(torch.compiler, "set_stance") and "torch._dynamo" in sys.modules  # the first since torch 2.6
+    return _force_eager() if compiled else nullcontext()
 
 
-@contextmanager
-def _uncompiled() -> Iterator[None]:
-    with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
-        # That a hook fires for the compiled module and for the one inside it does no harm here.
-        warnings.filterwarnings("ignore", message="Using `torch.compile")
-        yield
+_stance = ExitStack()
 
 
-_force_eager = _Shared(_uncompiled)
+def _begin_eager() -> None:
+    _stance.close()  # an interrupt may have come between
+    _stance.enter_context(torch.compiler.set_stance("force_eager"))
+    _stance.enter_context(warnings.catch_warnings())
+    # That a hook fires for the compiled module and for the one inside it does no harm here.
+    warnings.filterwarnings("ignore", message="Using `torch.compile")
+
+
+_force_eager = _Shared(_begin_eager, _stance.close)
 
 
 @contextmanager
@@ -262,7 +311,7 @@ class _Evaluation:
                 self._silenced[id(module)] = module, *flags
                 # Alone: it would send buffers and gradients, but no gradients of gradients.
                 module.require_backward_grad_sync = module.require_forward_param_sync = False
-            _reject_foreign(module)
+            check_not_foreign(module)
             if torch.is_autocast_enabled(self._device.type):
                 # Leaving the autocast block of the loss sets the state it found on entry: off.
                 torch.set_autocast_enabled(self._device.type, False)
@@ -280,12 +329,6 @@ class _Evaluation:
                 listed.remove(self)
 
 
-class _Local(threading.local):
-    def __init__(self) -> None:
-        self.active: list[_Evaluation] = []
-
-
-_local = _Local()
 _everyone: list[_Evaluation] = []
 
 
@@ -306,22 +349,24 @@ def _after_call(module: nn.Module, *_: object) -> None:
         evaluation.buffers.follow(module)
 
 
-class _Hooks(AbstractContextManager[None]):
-    """Hooks on all calls of modules; leaving may be repeated, which a generator's does not bear."""
-
-    def __init__(self) -> None:
-        self._handles: list[RemovableHandle] = []
-
-    def __enter__(self) -> None:
-        self._handles.append(register_module_forward_pre_hook(_before_call))
-        self._handles.append(register_module_forward_hook(_after_call, always_call=True))
-
-    def __exit__(self, *_: object) -> None:
-        for handle in self._handles:
-            handle.remove()
+# The handles are made beforehand: functions that register hooks write before they return one, and an interrupt may come
+# between.
+_call = RemovableHandle(calls._global_forward_pre_hooks)
+_return = RemovableHandle(calls._global_forward_hooks, extra_dict=calls._global_forward_hooks_always_called)
 
 
-_calls = _Shared(_Hooks)
+def _notice_calls() -> None:
+    calls._global_forward_hooks_always_called[_return.id] = True  # also where the module raises
+    calls._global_forward_hooks[_return.id] = _after_call
+    calls._global_forward_pre_hooks[_call.id] = _before_call
+
+
+def _ignore_calls() -> None:
+    _call.remove()
+    _return.remove()
+
+
+_calls = _Shared(_notice_calls, _ignore_calls)
 
 
 @contextmanager
@@ -342,24 +387,7 @@ def isolated(
             :class:`~levelport.DistributedObjective`.
     """
     evaluation = _Evaluation(device, replay, full_precision)
-    try:
+    with restoring(evaluation.close):
         evaluation.open()
         with twice_differentiable(device) if full_precision else eager():
             yield evaluation.buffers
-    finally:
-        finish([evaluation.close])
-
-
-def _reject_foreign(module: nn.Module) -> None:
-    """Modules of which a framework takes the backward pass into its own hands, in hooks that know first ones alone."""
-    name = type(module).__name__
-    if name.startswith(("FullyShardedDataParallel", "FSDP")):
-        raise ObjectiveError(
-            "the loss calls a module that FSDP has sharded, whose second derivatives do not reach the shards. Teleport "
-            "before sharding, or replicate the model by DistributedDataParallel, with which teleports work."
-        )
-    if name == "_FabricModule":
-        raise ObjectiveError(
-            "the loss calls a module that Fabric has set up, which allows no derivatives but those of fabric.backward. "
-            "Call the one inside it, model.module: it has the same parameters."
-        )

@@ -33,7 +33,7 @@ from levelport.objectives.function import (
     flat_gradient,
     second_backward,
 )
-from levelport.objectives.isolation import RandomState, isolated
+from levelport.objectives.isolation import RandomState, isolated, restoring
 from levelport.objectives.structure import Structure, check_separate
 
 
@@ -65,7 +65,8 @@ class ParametersObjective(Objective):
                 "a parameter was made inside torch.inference_mode(), which autograd cannot work with. Build the model "
                 "outside; teleporting inside is fine."
             )
-        check_loss("the loss", loss)
+        if not callable(loss):
+            check_loss("the loss", loss)
         if noise not in ("refuse", "replay"):
             raise ValueError(f"noise must be 'refuse' or 'replay', not {noise!r}.")
         self.structure = Structure(self.parameters)
@@ -117,17 +118,11 @@ class ParametersObjective(Objective):
 
     def _evaluate(self, loss: Loss) -> Tensor:
         """The loss with its graph, at the parameters as they are."""
-        before = [parameter.grad for parameter in self.parameters]
-        for parameter in self.parameters:
-            parameter.grad = None
-        try:
+        with without_gradients(self.parameters):
             with self.isolated(), differentiable(), explained(derivative=False):
                 result = as_scalar_loss(loss())
             if any(parameter.grad is not None for parameter in self.parameters):
                 raise ObjectiveError(CALLED_BACKWARD)
-        finally:
-            for parameter, gradient in zip(self.parameters, before, strict=True):
-                parameter.grad = gradient
         if result.dtype in (torch.float16, torch.bfloat16) and result.dtype != self.dtype:
             raise ObjectiveError(
                 f"the loss came back in {result.dtype} although the parameters are {self.dtype}: it switches autocast "
@@ -137,16 +132,33 @@ class ParametersObjective(Objective):
 
 
 @contextmanager
+def without_gradients(parameters: list[Tensor]) -> Iterator[None]:
+    """Nothing is in ``.grad`` at first, and afterwards what was there before."""
+    gradients = [parameter.grad for parameter in parameters]
+
+    def restore() -> None:
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+
+    with restoring(restore):
+        for parameter in parameters:
+            parameter.grad = None
+        yield
+
+
+@contextmanager
 def _unhooked(parameters: list[Tensor]) -> Iterator[None]:
     """Hooks that clip or mask gradients for the steps would make ∇f the gradient of no function."""
     hooks = [parameter._backward_hooks for parameter in parameters]
-    for parameter in parameters:
-        parameter._backward_hooks = None
-    try:
-        yield
-    finally:
+
+    def restore() -> None:
         for parameter, kept in zip(parameters, hooks, strict=True):
             parameter._backward_hooks = kept
+
+    with restoring(restore):
+        for parameter in parameters:
+            parameter._backward_hooks = None
+        yield
 
 
 class _ParameterPoint(Point):

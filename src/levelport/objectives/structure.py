@@ -144,3 +144,18 @@ def check_separate(parameters: list[Tensor]) -> None:
                     "memory (.detach().clone())."
                 )
             entries.fill_(number)
+
+
+def check_not_foreign(module: object) -> None:
+    """Raise for modules whose backward pass a framework takes over, in hooks that know first derivatives alone."""
+    name = type(module).__name__
+    if name.startswith(("FullyShardedDataParallel", "FSDP")):
+        raise ObjectiveError(
+            "the loss calls a module that FSDP has sharded, whose second derivatives do not reach the shards. Teleport "
+            "before sharding, or replicate the model by DistributedDataParallel, with which teleports work."
+        )
+    if name == "_FabricModule":
+        raise ObjectiveError(
+            "the loss calls a module that Fabric has set up, which allows no derivatives but those of fabric.backward. "
+            "Call the one inside it, model.module: it has the same parameters."
+        )

@@ -19,11 +19,11 @@ from levelport.objectives.isolation import full_precision
 from levelport.objectives.metric import InMetric
 from levelport.objectives.numpy import from_arrays, is_array
 from levelport.optim.armijo import Armijo
-from levelport.optim.first_step import StabilityLimit
+from levelport.optim.first_step import StabilityLimit, Taken
 from levelport.optim.fixed_step import FixedStep, Momentum, Normalized
 from levelport.optim.lbfgs import LBFGS
 from levelport.optim.newton_cg import Newton
-from levelport.optim.policy import Taken, TeleportPolicy
+from levelport.optim.policy import TeleportPolicy
 from levelport.optim.polyak import Polyak
 from levelport.optim.probes import Probes
 from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus, RowKind, Start
@@ -210,7 +210,7 @@ def _descend(run: _Run, rule: StepRule, policy: TeleportPolicy[tuple[Point, Any]
             taken = _teleport(run, policy, rule.stability_limit, state)
             if rule.learns and taken is not None and taken.move.model is not None and taken.move.model.size > 0:
                 state = rule.learn(run.objective, state, taken.move.model.ritz_pairs())
-            if taken is not None and taken.step.point is run.point and run.trace[-1].kind != "stay":
+            if taken is not None and taken.point is run.point and run.trace[-1].kind != "stay":
                 arrival = Arrival(math.nan if policy.first_step or taken.descent else taken.move.result.curvature)
                 if taken.descent and not policy.first_step:  # it is the step of this iteration
                     continue
@@ -242,7 +242,7 @@ def _teleport(run: _Run, policy: TeleportPolicy[tuple[Point, Any]], limit: Stabi
         return None
     start, spent = run.point, run.trace[-1].cost
     taken = policy.move(run.objective, start, limit, max_cost=max_cost, max_seconds=max_seconds)
-    moved = taken.step.point is not start
+    moved = taken.point is not start
     policy.made(taken, moved, run.cost.gradient_equivalents - spent)
     if not moved:
         run.record("stay")
@@ -250,15 +250,15 @@ def _teleport(run: _Run, policy: TeleportPolicy[tuple[Point, Any]], limit: Stabi
     policy.watch(start.value, (start, state))
     if taken.descent:
         run.iteration += not policy.first_step
-        run.point = taken.step.point
+        run.point = taken.point
         run.record("descent")
         return taken
     run.point = taken.move.point
     run.record("teleport")
     if policy.first_step:
-        averaged = Certificate.averaged(taken.move.point, taken.step.point)
-        run.point = taken.step.point
-        run.record("first step", step=taken.step.size, certificate=averaged)
+        averaged = Certificate.averaged(taken.move.point, taken.point)
+        run.point = taken.point
+        run.record("first step", step=taken.size, certificate=averaged)
     return taken
 
 

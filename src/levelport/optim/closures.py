@@ -10,16 +10,19 @@ optimizers here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 
-from levelport.objective import Ledger, ObjectiveError
+from levelport.objective import ObjectiveError
+from levelport.objectives.batches import Batches, Loss
 from levelport.objectives.function import SPARSE_GRADIENT, as_scalar_loss, differentiable
-from levelport.objectives.isolation import RandomState, isolated
+from levelport.objectives.isolation import RandomState, isolated, restoring
+from levelport.objectives.parameters import without_gradients
 from levelport.vectors import norm
 
 _FRAMEWORKS = (
@@ -67,6 +70,7 @@ class StepLoss:
     Attributes:
         standard: whether the closure called ``backward()`` by itself; known after the first evaluation.
         accumulates: whether it added to gradients that were there before.
+        cost: gradient equivalents of the evaluations so far.
     """
 
     def __init__(
@@ -95,7 +99,7 @@ class StepLoss:
         self._advice = advice
         self._device = self._parameters[0].device
         self.random_state = RandomState.capture(self._device) if random else None
-        self.ledger = Ledger()
+        self.cost = 0.0
         self.standard = False
         self.accumulates = False
         self._evaluated = False
@@ -136,26 +140,25 @@ class StepLoss:
 
         A loss that differentiates inside, as those of differential equations do, gets its graph all the same.
         """
-        self.ledger.values += 1
+        self.cost += 0.5
         torch.clear_autocast_cache()  # an autocast block around the step keeps copies of weights that were stepped from
-        before = [p.grad for p in self._holders]
-        self._clear_gradients()
         try:
-            try:
-                with isolated(self._device, replay=self._replayed()), torch.no_grad():
-                    value = float(as_scalar_loss(self.raw()))
-            except RuntimeError as error:
-                if "does not require grad" not in str(error):
-                    raise
-                with isolated(self._device, replay=self._replayed()), differentiable():
-                    value = float(as_scalar_loss(self.raw()).detach())
-            if any(p.grad is not None for p in self._holders):
-                raise TypeError(self._advice)
+            with without_gradients(self._holders):
+                try:
+                    value = self._value_in(torch.no_grad())
+                except RuntimeError as error:
+                    if "does not require grad" not in str(error):
+                        raise
+                    value = self._value_in(differentiable())
+                if any(p.grad is not None for p in self._holders):
+                    raise TypeError(self._advice)
         finally:
-            for p, gradient in zip(self._holders, before, strict=True):
-                p.grad = gradient
             torch.clear_autocast_cache()  # in older versions of torch the copies made here have no graph
         return value
+
+    def _value_in(self, graphs: AbstractContextManager[object]) -> float:
+        with isolated(self._device, replay=self._replayed()), graphs:
+            return float(as_scalar_loss(self.raw()).detach())
 
     def _replayed(self) -> RandomState:
         if self.random_state is None:  # the loss has no random numbers, as far as its caller knows
@@ -164,7 +167,7 @@ class StepLoss:
 
     def _backward(self) -> Tensor:
         """Loss and gradients; the first time for good, later without a trace."""
-        self.ledger.gradients += 1
+        self.cost += 1.0
         torch.clear_autocast_cache()  # of the weights that the last step was taken from
         if self._evaluated:
             with isolated(self._device, replay=self._replayed()):
@@ -229,6 +232,12 @@ class StepLoss:
             p.grad = None
 
 
+def value_of(loss: Loss | Batches, parameters: Iterable[Tensor]) -> float:
+    """What is teleported on, at the parameters, without a trace."""
+    terms = loss.terms() if isinstance(loss, Batches) else [(1.0, loss)]
+    return sum(weight * StepLoss(term, parameters, advice=NEEDS_LOSS).value() for weight, term in terms)
+
+
 @contextmanager
 def _looking(parameters: Iterable[Tensor]) -> Iterator[dict[Tensor, Tensor]]:
     """Collects whether ``backward()`` adds to anything but zeros in ``.grad``, where it first comes to each parameter.
@@ -241,12 +250,15 @@ def _looking(parameters: Iterable[Tensor]) -> Iterator[dict[Tensor, Tensor]]:
         if p.grad is not None and p not in found:
             found[p] = p.grad.any()
 
-    handles = [p.register_hook(partial(look, p)) for p in parameters]
-    try:
-        yield found
-    finally:
+    handles: list[RemovableHandle] = []
+
+    def remove() -> None:
         for handle in handles:
             handle.remove()
+
+    with restoring(remove):
+        handles.extend(p.register_hook(partial(look, p)) for p in parameters)
+        yield found
 
 
 def _version(tensor: Tensor) -> int:

@@ -16,11 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 
-from levelport.objective import Objective, Point
-from levelport.solvers import Certificate, Move
+from levelport.objective import Cost, Objective, Point
+from levelport.solvers import Certificate, Move, TeleportResult, TeleportStatus
+from levelport.solvers.result import STAYED
 from levelport.vectors import norm
 
 _SHARE = 0.1  # of the predicted decrease
@@ -30,22 +32,109 @@ _STABLE = 0.9  # of the curvature at which a fixed step diverges
 
 
 @dataclass(frozen=True)
-class FirstStep:
-    """The end of a move.
+class Taken:
+    """A move and its first step, as far as they are to be made.
 
     Attributes:
+        move: the teleport.
         point: where the method goes on; the start itself where the move is not made.
-        size: of the gradient step that led there from the teleport; 0 for none.
+        size: of the gradient step that led there from the teleport; 0 for none, NaN where it is left to the method.
         refused: why the move is not made, where the teleport found a point to move to.
         unused_change: change of f on samples that the move was not made for; NaN where none were checked.
         share: of the move that was kept, so that f does not rise on those.
     """
 
+    move: Move
     point: Point
     size: float = 0.0
     refused: str = ""
     unused_change: float = math.nan
     share: float = 1.0
+
+    @property
+    def descent(self) -> bool:
+        """Whether the move is an ordinary step down, because no teleport was worth it."""
+        return self.move.lower is not None
+
+    def told(self, moved: bool, cost: Cost) -> TeleportStep:
+        """The same for people, without the points."""
+        return TeleportStep(
+            teleport=self.move.result,
+            kind="none" if not moved else "descent" if self.descent else "teleport",
+            value_after=self.point.value,
+            first_step=self.size,
+            refused=self.refused,
+            unused_change=self.unused_change,
+            share=self.share,
+            cost=cost,
+        )
+
+
+@dataclass(frozen=True)
+class TeleportStep:
+    """What an optimizer made of a teleport: what :class:`levelport.Teleporter` returns and hooks see.
+
+    Attributes:
+        teleport: the teleport itself.
+        kind: "teleport"; "descent", where no teleport was worth it and the bottom of the solver's model was taken as an
+            ordinary step down; or "none", where the parameters stayed.
+        value_after: f where the optimizer goes on.
+        first_step: size of the gradient step from the teleport that belongs to the move; 0 where there was none, NaN
+            where the optimizer takes it.
+        refused: why a point that was found was not moved to; empty otherwise.
+        unused_change: change of f on samples that the teleport did not use; NaN where none were checked.
+        share: of the move that was made; less than 1 where f would have risen on those samples.
+        cost: evaluations and seconds of everything.
+    """
+
+    teleport: TeleportResult
+    kind: Literal["teleport", "descent", "none"]
+    value_after: float
+    first_step: float
+    refused: str
+    unused_change: float
+    share: float
+    cost: Cost
+
+    @property
+    def moved(self) -> bool:
+        """Whether the parameters moved."""
+        return self.kind != "none"
+
+    @property
+    def status(self) -> TeleportStatus:
+        """Of the teleport."""
+        return self.teleport.status
+
+    @property
+    def gain(self) -> float:
+        """Of the teleport: by how much ‖∇f‖ grew, whether or not the parameters went there."""
+        return self.teleport.gain
+
+    @property
+    def value_start(self) -> float:
+        """f before."""
+        return self.teleport.value_start
+
+    @property
+    def message(self) -> str:
+        """What happened, as a sentence."""
+        said = [self.teleport.message.replace(STAYED, "") if self.moved else self.teleport.message]
+        if self.refused:
+            said.append(f"not made: {self.refused}")
+        if self.kind == "descent":
+            said.append("the bottom of the model was taken as an ordinary step down")
+        if 0.0 < self.share < 1.0:
+            said.append(f"shortened to {self.share:g}: further on the loss rises on samples that were not used")
+        return "; ".join(said)
+
+    def __str__(self) -> str:
+        lines = [str(self.teleport)]
+        if self.kind == "teleport" and self.first_step > 0.0:
+            lines.append(f"then   a step of {self.first_step:.3g} to f = {self.value_after:.8g}")
+        if self.message != self.teleport.message:
+            lines.append(f"made   {self.message}")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -89,7 +178,7 @@ UNLIMITED = StabilityLimit()
 """Of methods that choose their step sizes."""
 
 
-def take_first_step(objective: Objective, start: Point, move: Move, limit: StabilityLimit = UNLIMITED) -> FirstStep:
+def take_first_step(objective: Objective, start: Point, move: Move, limit: StabilityLimit = UNLIMITED) -> Taken:
     """Step down from the teleport; the start itself where no step descends, or where the method could not go on.
 
     It could not where f is more curved than its step size can bear, or where its own next step would not descend.
@@ -99,28 +188,27 @@ def take_first_step(objective: Objective, start: Point, move: Move, limit: Stabi
     if limit.step > 0.0 and point is not start:
         following = objective.at(point.x - limit.step * point.gradient).value
         if not following <= point.value:
-            return FirstStep(start, refused="the optimizer's own next step would climb there")
+            return Taken(move, start, refused="the optimizer's own next step would climb there")
     return taken
 
 
-def _descend(objective: Objective, start: Point, move: Move, limit: float) -> FirstStep:
+def _descend(objective: Objective, start: Point, move: Move, limit: float) -> Taken:
     if move.lower is not None:
-        narrow = move.result.curvature > limit
-        return _too_narrow(start, move.result.curvature, limit) if narrow else FirstStep(move.lower)
+        refused = _too_narrow(move.result.curvature, limit)
+        return Taken(move, start, refused=refused) if refused else Taken(move, move.lower)
     end = move.point
     if not move.result.moved:
-        return FirstStep(start)
+        return Taken(move, start)
     if end.gradient_norm == 0.0:
-        return FirstStep(end)
+        return Taken(move, end)
     for size in _sizes(start, end, abs(move.result.curvature)):
         asked = _SHARE * size * end.gradient_norm * end.gradient_norm  # in this order: a square may leave the range
         trial = objective.at(end.x - size * end.gradient)
         if math.isfinite(trial.value) and trial.value <= min(end.value - asked, start.value):
             averaged = Certificate.averaged(end, trial) if math.isfinite(limit) else None
-            if averaged is not None and averaged.curvature > limit:
-                return _too_narrow(start, averaged.curvature, limit)
-            return FirstStep(trial, size)
-    return FirstStep(start, refused="no gradient step descends from there")
+            refused = "" if averaged is None else _too_narrow(averaged.curvature, limit)
+            return Taken(move, start, refused=refused) if refused else Taken(move, trial, size)
+    return Taken(move, start, refused="no gradient step descends from there")
 
 
 def _sizes(start: Point, end: Point, curvature: float) -> Iterator[float]:
@@ -137,15 +225,17 @@ def _sizes(start: Point, end: Point, curvature: float) -> Iterator[float]:
     yield from (back / 2.0**halvings for halvings in range(_TRIALS))
 
 
-def _too_narrow(start: Point, curvature: float, limit: float) -> FirstStep:
-    return FirstStep(
-        start,
-        refused=f"the valley there is too narrow for the optimizer's step size, which is stable up to a curvature of "
-        f"{limit:.3g}, not of {curvature:.3g}",
+def _too_narrow(curvature: float, limit: float) -> str:
+    """Why a move to a valley of that curvature is refused; nothing where it is not."""
+    if not curvature > limit:
+        return ""
+    return (
+        "the valley there is too narrow for the optimizer's step size, which is stable up to a curvature of "
+        f"{limit:.3g}, not of {curvature:.3g}"
     )
 
 
-def check_unused(seen: Objective, unused: Objective, start: Point, taken: FirstStep) -> FirstStep:
+def check_unused(seen: Objective, unused: Objective, start: Point, taken: Taken) -> Taken:
     """Shorten the move until f does not rise on ``unused``; the start itself where no part of it is harmless.
 
     Along the way f on ``seen`` has to stay at or below the start's, too: it need not be convex.
@@ -158,4 +248,5 @@ def check_unused(seen: Objective, unused: Objective, start: Point, taken: FirstS
             return replace(taken, point=point, size=share * taken.size, unused_change=change, share=share)
         share *= 0.5
         point = seen.at(torch.lerp(start.x, taken.point.x, share))
-    return FirstStep(start, refused="the loss rises on samples that were not used", unused_change=0.0, share=0.0)
+    refused = "the loss rises on samples that were not used"
+    return replace(taken, point=start, size=0.0, refused=refused, unused_change=0.0, share=0.0)

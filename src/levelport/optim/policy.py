@@ -24,15 +24,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 from levelport.objective import Objective, Point
-from levelport.optim.first_step import FirstStep, StabilityLimit, take_first_step
+from levelport.optim.first_step import StabilityLimit, Taken, take_first_step
 from levelport.optim.schedules import History, Schedule
-from levelport.solvers import Move, Solver, State, move_from
+from levelport.solvers import Solver, State, move_from
 
 _PATIENCE = 10  # steps after a move in which losses must not rise above the level at all
 _WATCHED = 50  # steps after a move in which they must not climb again
@@ -46,51 +46,6 @@ KEPT = 20
 
 Back = TypeVar("Back")
 """Whatever leads back: parameters and state of an optimizer, a point and the state of a step rule."""
-
-
-class RecentLosses:
-    """The last losses of a run, without a gap, and how far they jump by themselves.
-
-    Attributes:
-        since: how many there were since the last teleport.
-    """
-
-    def __init__(self, known: Iterable[float] = (), since: int = 0) -> None:
-        self._known: deque[float] = deque(known, maxlen=KEPT)
-        self.since = since
-
-    def add(self, value: float) -> None:
-        """Remember the loss before a step; an unknown one ends the row."""
-        if math.isfinite(value):
-            self._known.append(value)
-            self.since += 1
-        else:
-            self.clear()
-
-    def clear(self) -> None:
-        """There was a gap."""
-        self._known.clear()
-        self.since = 0
-
-    @property
-    def last(self) -> float:
-        """The loss before the last step; NaN where it is unknown."""
-        return self._known[-1] if self._known else math.nan
-
-    @property
-    def jump(self) -> float | None:
-        """The largest rise from one loss to the next: what the batches, or the optimizer, do without a teleport.
-
-        Among the losses since the last teleport, where there are enough; None where there are not enough at all.
-        """
-        if len(self._known) < _FEWEST:
-            return None
-        among = list(self._known)[-max(self.since, _FEWEST) :]
-        return max(later - earlier for earlier, later in pairwise(among))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Plain numbers."""
-        return {"known": list(self._known), "since": self.since}
 
 
 @dataclass
@@ -157,7 +112,8 @@ class UndoMonitor(Generic[Back]):
         self.back: Back | None = None
         self._watch: _Watched | None = None
         self._noisy = noisy
-        self._recent = RecentLosses()
+        self._recent: deque[float] = deque(maxlen=KEPT)  # the last losses of the run, without a gap
+        self._since = 0  # how many of them there were since the last teleport
         self._skip = 0  # requests of the schedule that are still ignored
         self._failures = 0  # in a row
 
@@ -175,14 +131,24 @@ class UndoMonitor(Generic[Back]):
         """Return True if the last move should be undone, now that the loss is ``value``."""
         if self._watch is None:
             return False
-        if self._watch.margin is None and self._recent.since >= KEPT:
-            self._watch.learn(self._recent.jump)
+        if self._watch.margin is None and self._since >= KEPT:
+            self._watch.learn(self._jump())
         if self._watch.rises(value):
             return True
         self._failures = 0 if self._watch.proved else self._failures
         if self._watch.ended:
             self.end()
         return False
+
+    def _jump(self) -> float | None:
+        """The largest rise from one loss to the next: what the batches, or the optimizer, do without a teleport.
+
+        Among the losses since the last teleport, where there are enough; None where there are not enough at all.
+        """
+        if len(self._recent) < _FEWEST:
+            return None
+        among = list(self._recent)[-max(self._since, _FEWEST) :]
+        return max(later - earlier for earlier, later in pairwise(among))
 
     def blames_move(self, before: float, value: float) -> bool:
         """True if a rise to ``value`` is caused by the move: the loss at the point that was left is still the level.
@@ -208,7 +174,7 @@ class UndoMonitor(Generic[Back]):
 
     def unseen(self) -> None:
         """A step was taken without a look at the loss before it."""
-        self._recent.clear()
+        self._gap()
         if self._watch is not None:
             self._watch.steps += 1
             if self._watch.ended:
@@ -219,8 +185,12 @@ class UndoMonitor(Generic[Back]):
         self.back, self._watch = None, None
 
     def allows(self, due: bool, value: float) -> bool:
-        """Return True if a teleport that is due before the step from ``value`` may take place."""
-        self._recent.add(value)
+        """Whether a teleport that is due before the step from ``value`` may take place."""
+        if math.isfinite(value):
+            self._recent.append(value)
+            self._since += 1
+        else:
+            self._gap()
         if due and self._skip > 0:
             self._skip -= 1
             return False
@@ -228,12 +198,17 @@ class UndoMonitor(Generic[Back]):
 
     def watch(self, level: float, back: Back) -> None:
         """A move has been made, from the loss ``level`` of the steps; NaN where it was made on something else."""
-        self._watch, self.back = _Watched(self._recent.last if math.isnan(level) else level), back
-        self._watch.learn(self._recent.jump if self._noisy else 0.0)
+        known = self._recent[-1] if self._recent else math.nan
+        self._watch, self.back = _Watched(known if math.isnan(level) else level), back
+        self._watch.learn(self._jump() if self._noisy else 0.0)
 
     def forget(self) -> None:
         """After a teleport, whatever came of it, the losses before it say little about the noise after it."""
-        self._recent.since = 0
+        self._since = 0
+
+    def _gap(self) -> None:
+        self._recent.clear()
+        self._since = 0
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers; the way back is the owner's to store."""
@@ -241,34 +216,17 @@ class UndoMonitor(Generic[Back]):
             "undone": self.undone,
             "skip": self._skip,
             "failures": self._failures,
-            "recent": self._recent.state_dict(),
+            "recent": list(self._recent),
+            "since": self._since,
             "watch": None if self._watch is None else asdict(self._watch),
         }
 
     def load_state_dict(self, state: Mapping[str, Any], back: Back | None) -> None:
         """The inverse of :meth:`state_dict`."""
         self.undone, self._skip, self._failures = state["undone"], state["skip"], state["failures"]
-        self._recent = RecentLosses(**state["recent"])
+        self._recent, self._since = deque(state["recent"], maxlen=KEPT), state["since"]
         self._watch = None if state["watch"] is None else _Watched(**state["watch"])
         self.back = back
-
-
-@dataclass(frozen=True)
-class Taken:
-    """A move and its first step, as far as they were made.
-
-    Attributes:
-        move: the teleport.
-        step: where it ends.
-    """
-
-    move: Move
-    step: FirstStep
-
-    @property
-    def descent(self) -> bool:
-        """True if the move is an ordinary step down, because no teleport was worth it."""
-        return self.move.lower is not None
 
 
 class TeleportPolicy(Generic[Back]):
@@ -341,8 +299,8 @@ class TeleportPolicy(Generic[Back]):
         move = move_from(start, objective, solver, self._state, certify=False)
         self._state = move.state
         if self.first_step:
-            return Taken(move, take_first_step(objective, start, move, limit))
-        return Taken(move, FirstStep(move.lower or (move.point if move.result.moved else start)))
+            return take_first_step(objective, start, move, limit)
+        return Taken(move, move.lower or (move.point if move.result.moved else start), math.nan)
 
     def made(self, taken: Taken | None, moved: bool, cost: float, *, due: bool = True) -> None:
         """Account for a trial: what it led to (None: to an error), whether x moved, and what it cost."""
@@ -358,6 +316,24 @@ class TeleportPolicy(Generic[Back]):
         """Watch the losses after a move from the loss ``level``; ``back`` leads to where it started."""
         if self.undoes:
             self.monitor.watch(level, back)
+
+    def silence(self) -> str:
+        """Why an adaptive schedule has declined up to now; empty where it has not."""
+        asked = self.schedule.watches and self.declined > 0 and self.history.ticks
+        return self.schedule.declines_because(self.history) if asked else ""
+
+    def summary(self, steps: int, spent: float) -> str:
+        """What was tried, made, declined and undone in a run of so many steps, and what it cost."""
+        made, share = self.counts, self.cost / spent if spent > 0.0 else 0.0
+        lines = [
+            f"schedule   {self.schedule}, {steps} steps",
+            f"tried      {made['trials']} teleports",
+            f"made       {made['teleports']} teleports, {made['descents']} descents; {self.monitor.undone} undone",
+            f"cost       {self.cost:g} of {spent:g} gradient equivalents ({share:.0%})",
+        ]
+        if why := self.silence():
+            lines.append(f"declined   for {self.declined} steps: {why}")
+        return "\n".join(lines)
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers; the way back is the owner's to store."""

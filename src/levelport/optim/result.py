@@ -1,4 +1,4 @@
-"""What :func:`levelport.minimize` returns, and what an optimizer makes of a teleport."""
+"""What :func:`levelport.minimize` returns."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing_extensions import TypeVar  # torch depends on it; defaults of type v
 
 from levelport.objective import Cost
 from levelport.objectives.structure import Variables
-from levelport.solvers import Certificate, TeleportResult, TeleportStatus
-from levelport.solvers.result import STAYED
+from levelport.solvers import Certificate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -157,70 +156,3 @@ class MinimizeResult(Generic[Start]):
     def nhev(self) -> int:
         """Hessian-vector products."""
         return self.cost.hvps
-
-
-@dataclass(frozen=True)
-class TeleportStep:
-    """A teleport and what an optimizer did with it: :class:`levelport.Teleporter` returns it, and hooks receive it.
-
-    Attributes:
-        teleport: the teleport itself.
-        kind: "teleport"; "descent", where no teleport was worth it and the bottom of the solver's model was taken as an
-            ordinary step down; or "none", where the parameters stayed.
-        value_after: f where the optimizer goes on.
-        first_step: size of the gradient step from the teleport that belongs to the move; 0 where there was none, NaN
-            where the optimizer takes it.
-        refused: why a point that was found was not moved to; empty otherwise.
-        unused_change: change of f on samples that the teleport did not use; NaN where none were checked.
-        share: of the move that was made; less than 1 where f would have risen on those samples.
-        cost: evaluations and seconds of everything.
-    """
-
-    teleport: TeleportResult
-    kind: Literal["teleport", "descent", "none"]
-    value_after: float
-    first_step: float
-    refused: str
-    unused_change: float
-    share: float
-    cost: Cost
-
-    @property
-    def moved(self) -> bool:
-        """True if the parameters moved."""
-        return self.kind != "none"
-
-    @property
-    def status(self) -> TeleportStatus:
-        """Of the teleport."""
-        return self.teleport.status
-
-    @property
-    def gain(self) -> float:
-        """Of the teleport: by how much ‖∇f‖ grew, whether or not the parameters went there."""
-        return self.teleport.gain
-
-    @property
-    def value_start(self) -> float:
-        """f before."""
-        return self.teleport.value_start
-
-    @property
-    def message(self) -> str:
-        """One sentence on what happened."""
-        said = [self.teleport.message.replace(STAYED, "") if self.moved else self.teleport.message]
-        if self.refused:
-            said.append(f"not made: {self.refused}")
-        if self.kind == "descent":
-            said.append("the bottom of the model was taken as an ordinary step down")
-        if 0.0 < self.share < 1.0:
-            said.append(f"shortened to {self.share:g}: further on the loss rises on samples that were not used")
-        return "; ".join(said)
-
-    def __str__(self) -> str:
-        lines = [str(self.teleport)]
-        if self.kind == "teleport" and self.first_step > 0.0:
-            lines.append(f"then   a step of {self.first_step:.3g} to f = {self.value_after:.8g}")
-        if self.message != self.teleport.message:
-            lines.append(f"made   {self.message}")
-        return "\n".join(lines)

@@ -23,10 +23,10 @@ from torch.utils.hooks import RemovableHandle
 from levelport import checks
 from levelport.objective import Objective
 from levelport.objectives.batches import Batches, Loss
-from levelport.objectives.isolation import RandomState
+from levelport.objectives.isolation import RandomState, recover
 from levelport.optim.armijo import ArmijoSGD
 from levelport.optim.closures import FlatOptimizer, StepLoss
-from levelport.optim.result import TeleportStep
+from levelport.optim.first_step import TeleportStep
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import DeclineHook, Hook, Teleporter
 from levelport.solvers import Solver
@@ -37,6 +37,11 @@ _OURS = "levelport"
 _ACCUMULATED = (
     "gradients were accumulated before a teleport, so they belong to the point that was left. Teleport before the "
     "first of the batches, by levelport.Teleporter or a callback of levelport.integrations."
+)
+
+_NEEDS_CLOSURE = (
+    "call step(lambda: loss_fn(model(x), y)). If gradients come from elsewhere (a GradScaler, accumulation), use "
+    "schedule=Never() and call teleport(loss) between steps."
 )
 
 _DIFFERENTIATING = ("adahessian", "sophia", "sophiah")
@@ -169,35 +174,40 @@ class Teleported(FlatOptimizer):
         Returns:
             The loss before the teleport and the step.
         """
+        teleporter, coming = self.teleporter, self.teleporter.coming
         if closure is None:
-            self.teleporter.count()
+            if coming == teleporter.iteration:
+                raise TypeError(f"the schedule ({self.schedule}) needs the loss: {_NEEDS_CLOSURE}")
+            teleporter.iteration += 1
             self.wrapped.step()
             return None
-        teleporter, on_other = self.teleporter, self.teleporter.teleport_on is not None
-        # A line search needs the loss itself.
-        either = not isinstance(self.wrapped, ArmijoSGD) and (on_other or not teleporter.left)
+        recover()
+        on_other = teleporter.teleport_on is not None
         step_loss = StepLoss(
             closure,
             self.all_parameters(),
             after_backward=self._after_backward,
-            either=either,
-            random=teleporter.noise == "replay" or not self._evaluates_once,
+            either=(on_other or coming is None) and not isinstance(self.wrapped, ArmijoSGD),  # which needs the loss
+            random=teleporter.live.noise == "replay" or not self._evaluates_once,
         )
         loss = step_loss.evaluate_first()
-        if step_loss.accumulates and on_other and teleporter.may_be_due:
+        if step_loss.accumulates and on_other and coming == teleporter.iteration:
             raise TypeError(_ACCUMULATED)  # before anything moves
-        if self.iteration == 0 and self.schedule.watches:
+        if teleporter.iteration == 0 and self.schedule.watches:
             self.gradient_norm()  # sparse gradients are refused now, not at the first trial
-        own = None if step_loss.standard else closure
         value = float(loss) if teleporter.needs_loss else None
+        own = None if step_loss.standard else closure
         result = teleporter.teleport_if_due(own, value, random_state=step_loss.random_state)
         if result is not None:
             self._prepare_first_step(result)
         if teleporter.moved and step_loss.accumulates:  # a move was undone
             raise TypeError(_ACCUMULATED)
-        step_loss.settle(teleporter.moved)
-        self.wrapped.step(step_loss)  # type: ignore[arg-type]
-        teleporter.charge(step_loss.ledger.read().gradient_equivalents)
+        if self._evaluates_once and not teleporter.moved:
+            self.wrapped.step()  # the gradients are there
+        else:
+            step_loss.settle(teleporter.moved)
+            self.wrapped.step(step_loss)  # type: ignore[arg-type]
+        teleporter.spent += step_loss.cost
         return loss
 
     def teleport(self, loss: Loss | Batches, *, random_state: RandomState | None = None) -> TeleportStep:

@@ -1,12 +1,8 @@
-"""The torch optimizer that is teleported: whether it can be, which of its parameters move, its metric, the way back.
+"""The torch optimizer that is teleported: whether it can be, which of its parameters move, the move, the way back.
 
 **Which parameters.** A parameter group whose learning rate is exactly 0 stands still in steps, and so it does in
 teleports: people freeze layers that way. Where all groups have 0, as in the first step of a warm-up, that freezes
 nothing.
-
-**The metric.** A step of Adam is -lr m̂/(√v̂ + ε): a gradient step in the metric diag(√v̂ + ε), apart from the momentum.
-With amsgrad v is the largest so far, and centred RMSprop divides by the root of the variance, v - ḡ². Before the first
-step nothing is known, and the metric is the ordinary one.
 
 **The way back** holds the parameters and the state of the optimizer from before a move. Only the move and the steps
 from it are undone: where anyone else has changed the parameters (a checkpoint, averaged weights), watching ends.
@@ -14,37 +10,35 @@ from it are undone: where anyone else has changed the parameters (a checkpoint, 
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from levelport.objective import ObjectiveError
-from levelport.objectives.metric import InMetric
+from levelport.objective import Cost, NotDeterministicError, Objective, ObjectiveError
+from levelport.objectives.batches import Batches, Loss
+from levelport.objectives.distributed import agreed, data_parallel
+from levelport.objectives.isolation import RandomState, restoring
 from levelport.objectives.parameters import ParametersObjective
 from levelport.objectives.structure import check_leaves, check_separate
 from levelport.optim.affordable import WhileAffordable
 from levelport.optim.armijo import ArmijoSGD
+from levelport.optim.first_step import StabilityLimit, Taken, check_unused
+from levelport.optim.optimizer_metric import Metric
+from levelport.optim.policy import TeleportPolicy
 from levelport.optim.polyak import PolyakSGD
 from levelport.optim.schedules import Schedule
 
-_DIVIDING = (
-    torch.optim.Adam,
-    torch.optim.AdamW,
-    torch.optim.NAdam,
-    torch.optim.RAdam,
-    torch.optim.RMSprop,
-    torch.optim.Adagrad,
-)
-"""Optimizers with a metric of their own."""
+_REPLAY = "Or pass noise='replay', with which every evaluation of a teleport sees the same random numbers."
 
 
-def check_optimizer(optimizer: object) -> None:
-    """Raise where teleports of the parameters of ``optimizer`` would work against it."""
+def check_optimizer(optimizer: object, *, reset: bool) -> None:
+    """Raise where the parameters of ``optimizer`` cannot teleport, or its state cannot be ``reset`` then."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"optimizer must be a torch.optim.Optimizer, not a {type(optimizer).__name__}.")
     if any(type(layer).__name__ == "Lookahead" for layer in _layers(optimizer)):
@@ -57,6 +51,16 @@ def check_optimizer(optimizer: object) -> None:
             "the optimizer has maximize=True, but teleports never raise the loss, so that they would work against it. "
             "Leave maximize out and minimize -loss instead."
         )
+    if reset and isinstance(innermost(optimizer), torch.optim.Adagrad):
+        raise ValueError("momentum='reset' does not work with Adagrad, which makes its state only once.")
+    parameters = trainable(optimizer)  # frozen ones never move and may be of any kind
+    if not parameters:
+        raise ObjectiveError(
+            "no parameter of the optimizer has requires_grad=True, so there is nothing to teleport. Unfreeze some of "
+            "them first."
+        )
+    check_leaves(parameters, "the optimizer's parameters")
+    check_separate(parameters)
 
 
 def innermost(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
@@ -71,46 +75,27 @@ def _layers(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
     return layers
 
 
-def check_parameters(parameters: list[Tensor]) -> None:
-    """Raise where the trainable ``parameters`` cannot be one vector; frozen ones never move and may be of any kind."""
-    if not parameters:
-        raise ObjectiveError(
-            "no parameter of the optimizer has requires_grad=True, so there is nothing to teleport. Unfreeze some of "
-            "them first."
-        )
-    distinct = list(dict.fromkeys(parameters))
-    check_leaves(distinct, "the optimizer's parameters")
-    check_separate(distinct)
-
-
-def schedule_for(optimizer: torch.optim.Optimizer, *, distributed: bool) -> Schedule:
-    """The default schedule; an error where there is none, which says what to pass."""
-    if distributed:
+def checked_schedule(schedule: object, optimizer: torch.optim.Optimizer, *, distributed: bool) -> Schedule:
+    """``schedule``, or the default one for None; an error where there is none, or where ranks would disagree."""
+    if distributed and (schedule is None or (isinstance(schedule, Schedule) and schedule.watches)):
         raise ValueError(
-            "schedule: with distribute= there is no default schedule, because ranks see different losses and would "
-            "decide differently. Pass one that is fixed in advance, such as schedule=Every(50), or Never()."
+            "schedule: with distribute= there is no default schedule and no adaptive one, because ranks see different "
+            "losses and would decide differently. Pass one that is fixed in advance, such as schedule=Every(50), or "
+            "Never()."
         )
+    if isinstance(schedule, Schedule):
+        return schedule
+    if schedule is not None:
+        raise TypeError(f"schedule must be a schedule such as Every(50, start=5), not {schedule!r}.")
     inside = innermost(optimizer)
-    if isinstance(inside, (ArmijoSGD, PolyakSGD)):
-        return WhileAffordable()
-    if isinstance(inside, torch.optim.SGD) and not any(group["momentum"] for group in inside.param_groups):
+    plain = isinstance(inside, torch.optim.SGD) and not any(group["momentum"] for group in inside.param_groups)
+    if plain or isinstance(inside, (ArmijoSGD, PolyakSGD)):
         return WhileAffordable()
     kind = "SGD with momentum" if isinstance(inside, torch.optim.SGD) else type(inside).__name__
     raise ValueError(
         f"schedule: {kind} has no default schedule, because none was found that helps. Pass schedule=Every(50) to "
         "teleport all the same, or Never() to teleport by hand."
     )
-
-
-def check_schedule(schedule: object, *, distributed: bool) -> None:
-    """Raise where ``schedule`` is none, or would let ranks decide differently."""
-    if not isinstance(schedule, Schedule):
-        raise TypeError(f"schedule must be a schedule such as Every(50, start=5), not {schedule!r}.")
-    if distributed and schedule.watches:
-        raise ValueError(
-            f"the schedule ({schedule}) looks at the loss of this rank, so ranks would decide differently and wait "
-            "for each other. With distribute= use one that is fixed in advance, such as Every(50)."
-        )
 
 
 def trainable(optimizer: torch.optim.Optimizer) -> list[Tensor]:
@@ -128,12 +113,6 @@ def moving(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return stepping(optimizer) or trainable(optimizer)
 
 
-def whole_with(moving: list[Tensor], flat: Tensor, everything: list[Tensor]) -> Tensor:
-    """A flat vector of ``everything``: ``flat`` for ``moving``, the others as they are."""
-    parts = dict(zip(moving, flat.split([p.numel() for p in moving]), strict=True))
-    return torch.cat([parts.get(p, p.detach().reshape(-1)) for p in everything])
-
-
 def _of(groups: list[dict[str, Any]]) -> list[Tensor]:
     return list(dict.fromkeys(p for group in groups for p in group["params"] if p.requires_grad))
 
@@ -142,54 +121,6 @@ def _at_rest(group: Mapping[str, Any]) -> bool:
     """Return True if the learning rate of a parameter group is 0; optimizers without one never rest."""
     lr = group.get("lr")
     return lr is not None and float(lr) == 0.0
-
-
-def check_metric(metric: object, optimizer: torch.optim.Optimizer, parameters: list[Tensor]) -> None:
-    """Raise where ``metric`` is no metric of the ``parameters``, or the optimizer has none of its own.
-
-    At once: the first teleport may be hundreds of steps away.
-    """
-    if isinstance(metric, Tensor):
-        InMetric(ParametersObjective(parameters, _nothing), metric)  # asks for size and sign
-        return
-    if metric is None:
-        return
-    if metric != "optimizer":
-        raise ValueError(f"metric must be a tensor of weights, 'optimizer' or None, not {metric!r}.")
-    if not isinstance(optimizer, _DIVIDING):
-        raise ValueError(
-            f"metric='optimizer' needs an optimizer that divides by second moments, such as Adam; "
-            f"{type(optimizer).__name__} does not. Pass a tensor of weights, or None."
-        )
-
-
-def _nothing() -> Tensor:
-    """A placeholder loss that is never evaluated."""
-    return torch.zeros(())
-
-
-def optimizer_metric(optimizer: torch.optim.Optimizer, parameters: list[Tensor]) -> Tensor:
-    """√v̂ + ε as a flat vector; ones where the optimizer has not stepped yet."""
-    group_of = {p: group for group in optimizer.param_groups for p in group["params"]}
-    parts = []
-    for p in parameters:
-        state, group = optimizer.state.get(p, {}), group_of[p]
-        if "exp_avg_sq" in state:
-            correction = 1.0 - group["betas"][1] ** float(state["step"])
-            moments = state.get("max_exp_avg_sq", state["exp_avg_sq"]) / correction
-        elif "square_avg" in state:
-            moments = state["square_avg"]
-            if "grad_avg" in state:
-                moments = (moments - state["grad_avg"].square()).clamp_min(0.0)  # rounding may leave it below 0
-        elif "sum" in state and float(state["step"]) > 0.0:  # Adagrad makes its state before the first step
-            moments = state["sum"]
-        else:
-            parts.append(torch.ones(p.numel(), dtype=p.dtype, device=p.device))
-            continue
-        parts.append((moments.sqrt() + group["eps"]).detach().reshape(-1))
-    # Where squares have overflowed the optimizer hardly moves, and a large weight says the same. NaNs come with
-    # parameters that are NaN after the next step, where no teleport is made.
-    return torch.cat(parts).nan_to_num(nan=1.0)
 
 
 @dataclass
@@ -209,12 +140,14 @@ class OptimizerSnapshot:
     seen: Tensor | None = None
 
     @classmethod
-    def to(cls, x: Tensor, parameters: list[Tensor], optimizer: torch.optim.Optimizer) -> OptimizerSnapshot:
-        """Remember what is needed, when the parameters have just left ``x``."""
-        return cls(parameters, x, _copied(optimizer.state), _fingerprint(parameters))
+    def now(cls, optimizer: torch.optim.Optimizer) -> OptimizerSnapshot:
+        """The parameters and the state as they stand."""
+        parameters = trainable(optimizer)
+        x = torch.cat([p.detach().reshape(-1) for p in parameters])
+        return cls(parameters, x, _copied(optimizer.state))
 
     def follow(self) -> None:
-        """The optimizer has taken a step."""
+        """The move has been made, or the optimizer has taken a step."""
         self.seen = _fingerprint(self.parameters)
 
     def leads_back(self, parameters: list[Tensor]) -> bool:
@@ -222,6 +155,14 @@ class OptimizerSnapshot:
         if {id(p) for p in self.parameters} != {id(p) for p in parameters}:
             return False
         return self.seen is None or self.seen.equal(_fingerprint(self.parameters))
+
+    def value_of(self, loss: Loss) -> float:
+        """The loss of this step at the point that was left, over all ranks."""
+        objective = ParametersObjective(self.parameters, loss, noise="replay")
+        here, generators = objective.current(), RandomState.capture(objective.device)
+        with restoring(generators.restore), restoring(lambda: objective.load(here)):
+            there = objective.at(self.x).value
+        return agreed(there, objective.device)
 
     def restore(self, optimizer: torch.optim.Optimizer) -> None:
         """Put the parameters and the optimizer's state back."""
@@ -254,6 +195,74 @@ class OptimizerSnapshot:
             key = numbered.get(number, number)
             state[key] = _beside(entry, optimizer.state.get(key)) if isinstance(entry, dict) else _clone(entry)
         return cls(parameters, state_dict["x"].to(parameters[0].device), state)
+
+
+@dataclass
+class LiveMoves:
+    """Makes moves where the parameters live.
+
+    Args:
+        optimizer: whose parameters move.
+        noise, metric, distribute: see :class:`~levelport.Teleporter`.
+
+    Attributes:
+        spent: evaluations of the last move, also where it has failed.
+    """
+
+    optimizer: torch.optim.Optimizer
+    noise: Literal["refuse", "replay"]
+    metric: Metric | None
+    distribute: Callable[[Objective], Objective] | None
+    spent: Cost = field(default_factory=Cost)
+
+    def make(
+        self,
+        policy: TeleportPolicy[OptimizerSnapshot],
+        loss: Loss | Batches,
+        other: Loss | None,
+        *,
+        due: bool,
+        random_state: RandomState | None,
+    ) -> tuple[Taken, bool]:
+        """Teleport on ``loss`` and move there, if ``other``, a loss on other samples, does not rise.
+
+        Returns the move, and whether the parameters moved.
+        """
+        self.spent = Cost()
+        inner = ParametersObjective(moving(self.optimizer), loss, noise=self.noise, random_state=random_state)
+        start, generators = inner.current(), RandomState.capture(inner.device)
+        end = start
+        try:
+            with restoring(generators.restore), restoring(lambda: inner.load(end)):
+                objective = data_parallel(inner, start) if self.distribute is None else self.distribute(inner)
+                before = objective.at(start, curvature=True)
+                if self.metric is None:
+                    taken = policy.move(objective, before, StabilityLimit.of(innermost(self.optimizer)), due=due)
+                else:
+                    taken = self.metric.move(policy, objective, before, moving(self.optimizer), due=due)
+                unused = self._unused(loss, other)
+                self.spent = objective.cost
+                if unused is not None and taken.point is not before:
+                    taken = check_unused(objective, unused, before, taken)
+                    self.spent = objective.cost + unused.cost
+                end = taken.point.x if taken.point is not before else start
+        except NotDeterministicError as error:
+            self.spent = inner.cost
+            if self.noise == "replay":  # what differs are other random numbers than torch's
+                raise
+            raise NotDeterministicError(f"{error} {_REPLAY}") from None
+        if not policy.first_step and math.isnan(taken.unused_change):
+            self.spent = taken.move.result.cost
+        return taken, end is not start
+
+    def _unused(self, loss: Loss | Batches, other: Loss | Batches | None) -> Objective | None:
+        """The loss on samples that a teleport on ``loss`` does not use, as far as there is one."""
+        if isinstance(loss, Batches) and loss.unused:
+            other = Batches(loss.loss, loss.unused)
+        if other is None or self.distribute is not None:
+            return None
+        inner = ParametersObjective(moving(self.optimizer), other, noise=self.noise)
+        return data_parallel(inner, inner.current())
 
 
 def tell_of_steps(optimizer: torch.optim.Optimizer, stepped: Callable[[], object]) -> None:

@@ -18,14 +18,13 @@ from levelport.checks import unknown_name
 from levelport.objective import Objective
 from levelport.objectives import GradientDifferences
 from levelport.optim._minimize import minimize
-from levelport.optim.armijo import Armijo, ArmijoSGD
+from levelport.optim.armijo import Armijo
 from levelport.optim.polyak import Polyak
-from levelport.optim.schedules import Every, Never, Schedule
+from levelport.optim.schedules import Every, Never
 from levelport.optim.step_rule import StepRule
-from levelport.optim.teleported import Teleported
 from levelport.solvers import SQP, Auto, Krylov
 from levelport_lab.bench.instances import Instance
-from levelport_lab.bench.metered import Metered, NumpyFunctions, TorchFunction
+from levelport_lab.bench.metered import Metered, NumpyFunctions
 from levelport_lab.bench.no_climb import NoClimb, RandomClimb
 
 DEFAULT = "levelport.minimize"
@@ -122,29 +121,6 @@ def _adamw(objective: Metered, instance: Instance) -> None:
     while True:
         x.grad = objective.at(x.detach().clone()).gradient.clone()
         optimizer.step()
-
-
-TORCH: dict[str, Callable[[list[Tensor], float], torch.optim.Optimizer]] = {
-    "ArmijoSGD": lambda parameters, lr: ArmijoSGD(parameters, c=0.1),
-    "SGD": lambda parameters, lr: torch.optim.SGD(parameters, lr=lr),
-    "SGD with momentum": lambda parameters, lr: torch.optim.SGD(parameters, lr=lr, momentum=0.9),
-}
-"""Optimizers of training loops, given a step size."""
-
-
-def wrapped(
-    make: Callable[[list[Tensor], float], torch.optim.Optimizer], schedule: Schedule | None, lr: float | None = None
-) -> Method:
-    """A torch optimizer inside ``Teleported``, with everything else at its default."""
-
-    def run(objective: Metered, instance: Instance) -> None:
-        x = torch.nn.Parameter(instance.x0.clone())
-        function = TorchFunction(objective)
-        optimizer = Teleported(make([x], instance.lr if lr is None else lr), schedule)
-        while True:
-            optimizer.step(lambda: function(x))
-
-    return run
 
 
 CORE = (

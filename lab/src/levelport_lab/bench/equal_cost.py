@@ -1,67 +1,83 @@
 """Does an optimizer with its default teleports ever fall behind itself without them, at equal cost?
 
-For every network the optimizer runs twice through the same meter, with teleports and without. At every cost from 100 on
-the best losses so far are compared; the largest ratio and the last are kept. Step sizes of SGD are tuned beforehand,
-without teleports: short runs over a grid, judged by their last loss, until the best step size has a worse neighbor on
-both sides.
-``minimize`` is compared with gradient descent by the same line search. Adam's default is ``Never``, so that with and
-without are the same run: nothing to measure.
+For every network the optimizer runs through the same meter with teleports and without. At every cost the best losses so
+far are compared; the largest ratio from 100 to 300 gradient equivalents, for physics-informed networks also the largest
+from 300 to 500, and the last are kept. The arms without the undo and without the account say what these contribute.
+Step sizes of SGD are tuned beforehand, without teleports: short runs over a grid, judged by their last loss, until the
+best step size has a worse neighbor on both sides.
 
-Three groups of networks, fixed in this order. *Development*: rules of the schedules were chosen here. *Confirmation*:
-nothing was chosen by them after their first run. *Fresh*: never run before the rules stood.
+Three groups: networks on the data sets on which the rules of the schedule were chosen, with new initial weights;
+networks on other sets; and physics-informed networks. All were fixed before their first run.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from bisect import bisect_right
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import product
+from itertools import accumulate, product
 from typing import ClassVar
 
-from levelport.optim import Never
-from levelport_lab.bench.competitors import ALONE, OURS, TORCH, Competitor, competitor_named, wrapped
+import torch
+from torch import Tensor, nn
+
+from levelport.optim import ArmijoSGD, Never, PolyakSGD, Teleported
 from levelport_lab.bench.instances import ProblemName, networks
-from levelport_lab.bench.metered import Metered
+from levelport_lab.bench.metered import Enough, Metered, TorchFunction
+from levelport_lab.bench.pinns import EQUATIONS
+from levelport_lab.bench.safety import DEFAULTS, Arm
 from levelport_lab.engine.spec import Run, RunSpec
 
+SEED = 7
+"""Of initial weights, never used before."""
+
+
+def _other(layers: str, sets: tuple[str, ...]) -> list[ProblemName]:
+    return [
+        ProblemName("network", f"mlp-{activation}-{layers}/{data}", reg, SEED)
+        for data, activation, reg in product(sets, ("relu", "softplus"), (1e-3, 1e-5))
+    ]
+
+
 GROUPS: dict[str, list[ProblemName]] = {
-    "development": networks(
-        ["pima", "ionosphere", "breast-cancer", "blood", "conn-bench-sonar-mines-rocks"], regs=(1e-2, 1e-4)
+    "development sets": networks(
+        ["pima", "ionosphere", "breast-cancer", "blood", "conn-bench-sonar-mines-rocks"],
+        regs=(1e-2, 1e-4),
+        seeds=(SEED,),
     ),
-    "confirmation": [
-        ProblemName("network", f"mlp-{activation}-20/{data}", reg, seed=1)
-        for data in ("horse-colic", "credit-approval", "mammographic", "tic-tac-toe", "titanic")
-        for activation in ("relu", "softplus")
-        for reg in (1e-3, 1e-5)
+    "other sets": [
+        *_other("20", ("horse-colic", "credit-approval", "mammographic", "tic-tac-toe", "titanic")),
+        *_other("40-20", ("congressional-voting", "ilpd-indian-liver", "musk-1", "hill-valley", "cylinder-bands")),
     ],
-    "fresh": [
-        ProblemName("network", f"mlp-{activation}-40-20/{data}", reg, seed=2)
-        for data in ("congressional-voting", "ilpd-indian-liver", "musk-1", "hill-valley", "cylinder-bands")
-        for activation in ("relu", "softplus")
-        for reg in (1e-3, 1e-5)
-    ],
+    "PINNs": [ProblemName("pinn", equation, seed=seed) for equation in EQUATIONS for seed in range(3)],
 }
-OPTIMIZERS = ("ArmijoSGD", "SGD", OURS)
-SINCE = 100.0
-"""Gradient equivalents from which losses are compared."""
+OPTIMIZERS: dict[str, Callable[[list[Tensor], float], torch.optim.Optimizer]] = {
+    "ArmijoSGD": lambda parameters, lr: ArmijoSGD(parameters, c=0.1),
+    "PolyakSGD": lambda parameters, lr: PolyakSGD(parameters),
+    "SGD": lambda parameters, lr: torch.optim.SGD(parameters, lr=lr),
+}
+"""Those with a default schedule, given a step size."""
+TUNED = ("SGD",)
+SINCE, UNTIL, LATEST = 100.0, 300.0, 500.0
+"""Gradient equivalents from which losses are compared, up to which, and up to which on physics-informed networks."""
 TUNING = 100.0
 """Gradient equivalents of a run that tunes a step size."""
 FACTOR = math.sqrt(10.0)
 """Between neighboring step sizes."""
-TUNED = ("SGD",)
 
 
 @dataclass(frozen=True)
 class EqualCostSpec(RunSpec):
-    """Losses of an optimizer with its default teleports over those without, at equal cost, through the same meter."""
+    """Losses of an optimizer with teleports over those without, at equal cost; a run per arm, by number."""
 
     kind: ClassVar[str] = "safety-equal-cost"
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     problem: ProblemName
     optimizer: str
-    budget: float = 300.0
+    budget: float = UNTIL
 
     @property
     def label(self) -> str:
@@ -69,34 +85,68 @@ class EqualCostSpec(RunSpec):
 
     @property
     def rough_seconds(self) -> float:
-        return 8e-3 * self.budget
+        return 1e-2 * self.budget
 
     def run(self) -> list[Run]:
-        """The largest ratio of best losses so far at any cost from 100 on, where it is, and the ratio at the end."""
+        """For each arm the largest ratios of best losses so far, where they are, and the ratio at the end."""
         lr, lower, upper = self._tuned() if self.optimizer in TUNED else (math.nan, math.nan, math.nan)
-        mine, theirs = (_best_so_far(self.problem, method, self.budget) for method in self._both(lr))
-        costs = [cost for cost in sorted({SINCE, *mine[0], *theirs[0]}) if SINCE <= cost <= self.budget]
-        ratios = [_value_at(mine, cost) / _value_at(theirs, cost) for cost in costs]
-        worst = max(ratios)
-        facts = {"worst": worst, "at": costs[ratios.index(worst)], "last": mine[1][-1] / theirs[1][-1]}
         tuning = {"lr": lr, "worse_below": lower, "worse_above": upper}
-        return [Run(final_value=mine[1][-1], facts=facts | tuning)]
+        losses, alone = self._train(Arm(Never()), lr, self.budget)
+        theirs = _best_so_far(losses)
+        runs = []
+        for number, arm in enumerate(DEFAULTS.values()):
+            if not arm.undo and not alone.teleporter.policy.undoes:
+                continue  # the line search takes the first step, and its moves are never undone
+            losses, optimizer = self._train(arm, lr, self.budget)
+            mine, teleporter = _best_so_far(losses), optimizer.teleporter
+            facts = {
+                **_largest("worst", mine, theirs, SINCE, min(UNTIL, self.budget)),
+                **_largest("late", mine, theirs, UNTIL, self.budget),
+                "last": mine[1][-1] / theirs[1][-1],
+                "teleports": float(teleporter.moves),
+                "undone": float(teleporter.undone),
+            }
+            runs.append(Run(float(number), final_value=mine[1][-1], chosen=number == 0, facts=facts | tuning))
+        return runs
 
-    def _both(self, lr: float) -> tuple[Competitor, Competitor]:
-        """With teleports, and without."""
-        if self.optimizer == OURS:
-            return competitor_named(OURS), competitor_named(ALONE)
-        make = TORCH[self.optimizer]
-        return Competitor("with", wrapped(make, None, lr)), Competitor("without", wrapped(make, Never(), lr))
+    def _train(self, arm: Arm, lr: float, budget: float) -> tuple[Losses, Teleported]:
+        """Step until the budget is spent. A loss counts from its gradient on; points merely tried do not count."""
+        instance = self.problem.build()
+        objective = Metered(instance.objective, max_cost=budget)
+        x, function = nn.Parameter(instance.x0.clone()), TorchFunction(objective)
+        optimizer = arm.wrap(OPTIMIZERS[self.optimizer]([x], lr))
+        losses: Losses = []
+        with suppress(Enough), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # undone moves and silent schedules are counted instead
+            while True:
+                known = objective.spent + 1.0
+                losses.append((known, float(optimizer.step(lambda: function(x)))))
+        return losses, optimizer
 
     def _tuned(self) -> tuple[float, float, float]:
-        make = TORCH[self.optimizer]
+        return tuned_inside(lambda lr: self._train(Arm(Never()), lr, TUNING)[0][-1][1], 0.1)
 
-        def loss(lr: float) -> float:
-            method = Competitor("tuning", wrapped(make, Never(), lr))
-            return _run(self.problem, method, TUNING).records[-1][1]
 
-        return tuned_inside(loss, 0.1 if self.optimizer == "SGD" else 0.1 / FACTOR)
+Losses = list[tuple[float, float]]
+"""Of the steps, each with the gradient equivalents at which it was known."""
+BestSoFar = tuple[list[float], list[float]]
+
+
+def _best_so_far(losses: Losses) -> BestSoFar:
+    finite = [(cost, value if math.isfinite(value) else math.inf) for cost, value in losses]
+    return [cost for cost, _ in finite], list(accumulate((value for _, value in finite), min))
+
+
+def _largest(name: str, mine: BestSoFar, theirs: BestSoFar, since: float, until: float) -> dict[str, float]:
+    """The largest ratio of the best losses so far in a range of costs, and where it is; nothing for an empty range."""
+    costs = [cost for cost in sorted({since, *mine[0], *theirs[0]}) if since <= cost <= until]
+    ratios = [_value_at(mine, cost) / _value_at(theirs, cost) for cost in costs]
+    worst = max(ratios, default=math.nan)
+    return {name: worst, f"{name}_at": costs[ratios.index(worst)] if costs else math.nan}
+
+
+def _value_at(curve: BestSoFar, cost: float) -> float:
+    return curve[1][bisect_right(curve[0], cost) - 1]
 
 
 def tuned_inside(loss: Callable[[float], float], guess: float) -> tuple[float, float, float]:
@@ -117,25 +167,10 @@ def tuned_inside(loss: Callable[[float], float], guess: float) -> tuple[float, f
     return guess * FACTOR**best, at(best - 1) / at(best), at(best + 1) / at(best)
 
 
-BestSoFar = tuple[list[float], list[float]]
-
-
-def _run(problem: ProblemName, method: Competitor, budget: float) -> Metered:
-    instance = problem.build()
-    objective = Metered(instance.objective, max_cost=budget)
-    method.run(objective, instance)
-    return objective
-
-
-def _best_so_far(problem: ProblemName, method: Competitor, budget: float) -> BestSoFar:
-    curves = _run(problem, method, budget).best_so_far()
-    return curves["gradient_equivalents"].tolist(), curves["value"].tolist()
-
-
-def _value_at(curve: BestSoFar, cost: float) -> float:
-    return curve[1][bisect_right(curve[0], cost) - 1]
-
-
 def specs(groups: tuple[str, ...] = tuple(GROUPS)) -> list[RunSpec]:
     """Every optimizer on every network."""
-    return [EqualCostSpec(*each) for name in groups for each in product(GROUPS[name], OPTIMIZERS)]
+    return [
+        EqualCostSpec(problem, optimizer, LATEST if name == "PINNs" else UNTIL)
+        for name in groups
+        for problem, optimizer in product(GROUPS[name], OPTIMIZERS)
+    ]

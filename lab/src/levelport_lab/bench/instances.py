@@ -4,6 +4,7 @@
 * quadratic: 200 variables, condition 1e2, 1e4 and 1e6, eigenvalues evenly spaced in the logarithm.
 * function: the test functions, and Rosenbrock's in ten variables.
 * network: fully connected networks on UCI sets, from their usual initialization.
+* pinn: physics-informed networks of three equations.
 * all samples: a logistic problem that no test set is split from, for the small table of costs.
 """
 
@@ -20,6 +21,7 @@ from torch import Tensor
 from levelport.objective import Objective
 from levelport.objectives.function import FunctionObjective
 from levelport.objectives.linear import LinearObjective
+from levelport_lab.bench.pinns import pinn
 from levelport_lab.problems.benchmark_problem import with_ones
 from levelport_lab.problems.catalogue import UCI
 from levelport_lab.problems.datasets import load_data
@@ -28,7 +30,7 @@ from levelport_lab.problems.optima import compute
 from levelport_lab.problems.quadratics import Quadratic
 from levelport_lab.problems.registry import REGULARISATION, problem
 
-Family = Literal["logistic", "quadratic", "function", "network", "all samples"]
+Family = Literal["logistic", "quadratic", "function", "network", "pinn", "all samples"]
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,11 @@ def _function(name: ProblemName) -> Instance:
     return Instance(FunctionObjective(known.function, x0), x0, known.minimum, 1e-3, known.minimum)
 
 
+def _pinn(name: ProblemName) -> Instance:
+    loss, x0 = pinn(name.name, name.seed)
+    return Instance(FunctionObjective(loss, x0), x0, math.nan, 0.1, 0.0)
+
+
 def _all_samples(name: ProblemName) -> Instance:
     objective = logistic_objective(name.name.removeprefix("logreg/"), name.reg)
     f_star = compute(objective).value
@@ -112,6 +119,7 @@ _BUILDERS: dict[Family, Callable[[ProblemName], Instance]] = {
     "network": _named,
     "quadratic": _quadratic,
     "function": _function,
+    "pinn": _pinn,
     "all samples": _all_samples,
 }
 

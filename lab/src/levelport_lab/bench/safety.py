@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from levelport.optim import Every, Schedule, Teleported
+from levelport.optim import Every, Schedule, Teleported, WhileAffordable
 from levelport_lab.engine.spec import Run, RunSpec
 from levelport_lab.engine.store import TaskResult
 
@@ -28,11 +28,37 @@ OPTIMIZERS: dict[str, Callable[[list[Tensor]], torch.optim.Optimizer]] = {
     "momentum 0.02": lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9),
     "Adam 3e-3": lambda p: torch.optim.Adam(p, lr=3e-3),
 }
-SCHEDULES: dict[str, Schedule | None] = {"every 20": Every(20, start=10), "default": None}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A way to teleport: a schedule, None for the default one, and whether moves may be undone."""
+
+    schedule: Schedule | None
+    undo: bool = True
+
+    def wrap(self, optimizer: torch.optim.Optimizer) -> Teleported:
+        """Give ``optimizer`` teleports, with everything else at its default."""
+        teleported = Teleported(optimizer, self.schedule)
+        teleported.teleporter.policy.undoes &= self.undo
+        return teleported
+
+
+DEFAULTS = {
+    "default": Arm(None),
+    "default, no undo": Arm(None, undo=False),
+    "no account": Arm(WhileAffordable(rise=math.inf)),
+}
+"""The default, and the same without its safeguards: the undo, and the limit to what trials may cost."""
+ARMS = {
+    "every 20": Arm(Every(20, start=10)),
+    "every 20, no undo": Arm(Every(20, start=10), undo=False),
+    **DEFAULTS,
+}
 WITH_DEFAULT = ("SGD 0.1",)
 """Optimizers with a default schedule."""
 STEPS = 100
-FRESH_SEEDS = range(230, 260)
+FRESH_SEEDS = range(300, 330)
 """Fixed before the first run with them."""
 SPIKE, END = 1.25, 1.05
 """The limits of a safe run."""
@@ -87,15 +113,9 @@ def train(
     return losses, stepper
 
 
-def wrapper(schedule: str) -> Callable[[torch.optim.Optimizer], torch.optim.Optimizer]:
-    """Teleports by the schedule of that name; "default" leaves the choice to the library."""
-    chosen = SCHEDULES[schedule]
-    return lambda inner: Teleported(inner) if chosen is None else Teleported(inner, chosen)
-
-
 def compared(activation: str, optimizer: str, schedule: str, seed: int, plain: list[float]) -> Comparison:
     """Run with teleports and compare with the losses ``plain`` of the run without."""
-    losses, stepper = train(activation, optimizer, seed, wrapper(schedule))
+    losses, stepper = train(activation, optimizer, seed, ARMS[schedule].wrap)
     assert isinstance(stepper, Teleported)
     finite = all(math.isfinite(loss) for loss in losses)
     best, spike = math.inf, 0.0
@@ -118,9 +138,10 @@ def compared(activation: str, optimizer: str, schedule: str, seed: int, plain: l
 
 @dataclass(frozen=True)
 class SafetySpec(RunSpec):
-    """One network, optimizer and seed; a run per schedule, whose number is the setting."""
+    """One network, optimizer and seed; a run per arm, whose number is the setting."""
 
     kind: ClassVar[str] = "safety"
+    revision: ClassVar[int] = 2
     activation: str
     optimizer: str
     seed: int
@@ -132,8 +153,8 @@ class SafetySpec(RunSpec):
     def run(self) -> list[Run]:
         plain, _ = train(self.activation, self.optimizer, self.seed, lambda inner: inner)
         runs = []
-        for number, schedule in enumerate(SCHEDULES):
-            if schedule == "default" and self.optimizer not in WITH_DEFAULT:
+        for number, schedule in enumerate(ARMS):
+            if schedule in DEFAULTS and self.optimizer not in WITH_DEFAULT:
                 continue
             found = compared(self.activation, self.optimizer, schedule, self.seed, plain)
             names = ("finite", "spike", "end", "safe", "teleports", "undone")
@@ -144,7 +165,7 @@ class SafetySpec(RunSpec):
 
 def rows(results: Iterable[TaskResult]) -> pd.DataFrame:
     """A row per run: what happened to it."""
-    names = list(SCHEDULES)
+    names = list(ARMS)
     return pd.DataFrame(
         {name: result.spec[name] for name in ("optimizer", "activation", "seed")}
         | {"schedule": names[int(run.setting)]}

@@ -255,8 +255,11 @@ def safety_rows(results: Results) -> pd.DataFrame:
     results = list(results)
     steps = safety.rows(of_kind(results, SafetySpec)).assign(**{"compared at": "equal steps"})
     cost = [
-        {**_problem(each.spec["problem"]), "optimizer": each.spec["optimizer"], **each.best.facts}
+        {**_problem(each.spec["problem"]), "optimizer": each.spec["optimizer"]}
+        | {"schedule": list(safety.DEFAULTS)[int(run.setting)]}
+        | run.facts
         for each in of_kind(results, EqualCostSpec)
+        for run in each.runs
     ]
     parts = [frame for frame in (steps, pd.DataFrame(cost).assign(**{"compared at": "equal cost"})) if len(frame)]
     rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
@@ -280,23 +283,33 @@ def safety_tables(rows: pd.DataFrame) -> list[Table]:
     if cells:
         header = ["optimizer, schedule", "safe", "moves (undone)", "worst spike", "worst end", "median end"]
         tables.append(Table("safety at equal steps", header, cells))
-    cost, cells = rows[rows["compared at"] == "equal cost"], []
-    for group, networks in NETWORK_GROUPS.items():
-        names = {(each.name, each.reg, each.seed) for each in networks}
-        keys = zip(cost["problem"], cost["reg"], cost["seed"], strict=True)
-        inside = cost[np.array([key in names for key in keys], dtype=bool)]
-        for optimizer, each in inside.groupby("optimizer"):
-            worst = each.sort_values("worst").iloc[-1]
-            cells.append(
-                [
-                    f"{optimizer}, {group}",
-                    str(len(each)),
-                    f"{worst['worst']:.3f} (at {worst['at']:.0f})",
-                    str(int((each["worst"] > safety.END).sum())),
-                    f"{each['last'].median():.2f}",
-                ]
-            )
-    if cells:
-        header = ["optimizer, networks", "networks", "worst ratio", f"above {safety.END:g}", "median ratio at the end"]
-        tables.append(Table("safety at equal cost", header, cells))
+    cost = rows[rows["compared at"] == "equal cost"]
+    if len(cost):
+        keys = list(zip(cost["problem"], cost["reg"], cost["seed"], strict=True))
+        members = {
+            group: {(each.name, each.reg, each.seed) for each in each_of} for group, each_of in NETWORK_GROUPS.items()
+        }
+        cost = cost.assign(group=[next(group for group, names in members.items() if key in names) for key in keys])
+        default = cost[cost["schedule"] == "default"]
+        header = ["networks", "worst to 300", "worst to 500", f"above {safety.END:g}", "median at the end"]
+        tables += [
+            Table(
+                "safety at equal cost", ["optimizer, group", *header], _at_equal_cost(default, ["optimizer", "group"])
+            ),
+            Table("safety of arms", ["optimizer, arm", *header], _at_equal_cost(cost, ["optimizer", "schedule"])),
+        ]
     return tables
+
+
+def _at_equal_cost(rows: pd.DataFrame, by: list[str]) -> list[list[str]]:
+    return [
+        [
+            ", ".join(map(str, names)),
+            str(len(group)),
+            f"{group['worst'].max():.3f}",
+            f"{group['late'].max():.3f}".replace("nan", "-"),
+            str(int((group[["worst", "late"]].max(axis=1) > safety.END).sum())),
+            f"{group['last'].median():.2f}",
+        ]
+        for names, group in rows.groupby(by)
+    ]

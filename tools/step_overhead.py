@@ -1,0 +1,98 @@
+"""Processor time of a step of ``Teleported`` where no teleport is due, over that of an empty delegating optimizer.
+
+    python tools/step_overhead.py
+
+The four small models of the mini-batch study with batches of 64, in turns of 50 steps, one thread; median over the
+turns. *fixed* has a schedule whose next teleport is far away, *adaptive* the default one, which declines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from levelport import Every, Teleported, Teleporter
+from levelport_lab.bench.minibatch import BATCH, TASKS
+
+STEPS = 50
+
+
+class Delegating(torch.optim.Optimizer):
+    """Hands every step on and does nothing else."""
+
+    def __init__(self, wrapped: torch.optim.Optimizer) -> None:
+        super().__init__(wrapped.param_groups, wrapped.defaults)
+        self.wrapped = wrapped
+
+    def step(self, closure: Any = None) -> Any:
+        """Take the step of the wrapped optimizer."""
+        return self.wrapped.step(closure)
+
+
+def seconds(take: Callable[[], object]) -> float:
+    """Processor time of a step."""
+    began = time.thread_time()
+    for _ in range(STEPS):
+        take()
+    return (time.thread_time() - began) / STEPS
+
+
+def main() -> None:
+    """Print a row per model."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=20)
+    turns = parser.parse_args().turns
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    for name, task in TASKS.items():
+        inputs, targets = task.data()
+        batches = itertools.cycle(
+            list(zip(inputs[: 20 * BATCH].split(BATCH), targets[: 20 * BATCH].split(BATCH), strict=True))
+        )
+        arms: dict[str, Callable[[], object]] = {}
+        teleporters: list[Teleporter] = []
+        for arm in ("empty", "fixed", "adaptive"):
+            torch.manual_seed(0)
+            model = task.model()
+            sgd = torch.optim.SGD(model.parameters(), lr=0.05)
+
+            def loss(model: nn.Module = model, batches: Iterator[tuple[Tensor, Tensor]] = batches) -> Tensor:
+                x, y = next(batches)
+                return nn.functional.cross_entropy(model(x), y)
+
+            if arm == "empty":
+                plain = Delegating(sgd)
+
+                def closure(plain: Delegating = plain, loss: Callable[[], Tensor] = loss) -> Tensor:
+                    plain.zero_grad()
+                    value = loss()
+                    value.backward()
+                    return value
+
+                arms[arm] = lambda plain=plain, closure=closure: plain.step(closure)  # type: ignore[misc]
+            else:
+                schedule = Every(10**6, start=10**6) if arm == "fixed" else None
+                optimizer = Teleported(sgd, schedule)
+                teleporters.append(optimizer.teleporter)
+                arms[arm] = lambda optimizer=optimizer, loss=loss: optimizer.step(loss)  # type: ignore[misc]
+        for take in arms.values():
+            seconds(take)
+        table = [[seconds(take) for take in arms.values()] for _ in range(turns)]
+        ratios = [statistics.median(row[k] / row[0] for row in table) for k in (1, 2)]
+        trials = sum(teleporter.policy.counts["trials"] for teleporter in teleporters)
+        empty = statistics.median(row[0] for row in table)
+        print(
+            f"{name:24} empty {1e6 * empty:6.0f} µs, fixed {ratios[0]:.3f}, adaptive {ratios[1]:.3f}, {trials} trials"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -264,7 +264,7 @@ def test_callback_arguments_are_tried_on_a_full_optimizer() -> None:
     with pytest.raises(ValueError, match="SGD does not"):
         DeferredTeleporter(Every(5), None, {"metric": "optimizer"}).begin(torch.optim.SGD([weight], lr=0.1))
     weighted = DeferredTeleporter(Every(5), None, {"metric": torch.ones(2)})
-    assert weighted.begin(torch.optim.SGD([weight], lr=0.1)).metric is not None
+    assert weighted.begin(torch.optim.SGD([weight], lr=0.1)).live.metric is not None
     with pytest.raises(ObjectiveError, match="positive"):
         DeferredTeleporter(Every(5), None, {"metric": -torch.ones(2)})
     with pytest.raises(ObjectiveError, match="one entry for each of the 2 variables"):

@@ -33,7 +33,6 @@ Where no pair has been, B⁻¹ is a diagonal with the longer scale that the newe
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -46,6 +45,7 @@ from levelport.solvers.problem import (
     A_GOOD_PART,
     INSIDE,
     Frame,
+    Region,
     TeleportProblem,
     is_kkt,
     merit,
@@ -85,20 +85,6 @@ class Direction(NamedTuple):
     vector: Tensor
     slope: float
     length: float
-
-
-@dataclass
-class Region:
-    """How far from w the ascents of one solve may go.
-
-    Attributes:
-        length: the problem's own length, over which a vanishing curvature is told from a small one.
-        radius: the longest allowed distance from w. Where the problem has none it was derived, and is widened where the
-            gradient grows slowly, for all ascents: another one begins where the one before it has come to.
-    """
-
-    length: float
-    radius: float
 
 
 class LevelSetAscent:

@@ -33,9 +33,9 @@ from levelport.numerics.lanczos import KrylovModel
 from levelport.numerics.lbfgs import QuasiNewton
 from levelport.objective import Objective, Point
 from levelport.solvers import basins
-from levelport.solvers.ascent import LevelSetAscent, Region
+from levelport.solvers.ascent import LevelSetAscent
 from levelport.solvers.contract import Monitor, Outcome, Solver
-from levelport.solvers.problem import Certificate, TeleportProblem, is_kkt, level_band
+from levelport.solvers.problem import Certificate, Region, TeleportProblem, is_kkt, level_band
 from levelport.solvers.result import TeleportStatus
 from levelport.vectors import norm, read
 

@@ -212,6 +212,20 @@ class TeleportProblem:
         )
 
 
+@dataclass
+class Region:
+    """How far from w the ascents of one solve may go.
+
+    Attributes:
+        length: the problem's own length, over which a vanishing curvature is told from a small one.
+        radius: the longest allowed distance from w. Where the problem has none it was derived, and is widened where the
+            gradient grows slowly, for all ascents: another one begins where the one before it has come to.
+    """
+
+    length: float
+    radius: float
+
+
 def is_kkt(point: Point, problem: TeleportProblem, *, on_level: bool, length: float) -> bool:
     """True if the KKT conditions hold at ``point``, whose product has been taken, and ‖∇f‖ has not just grown far out.
 

@@ -53,5 +53,5 @@ def test_teleport_of_best_known() -> None:
 
 def test_training_with_line_search() -> None:
     ratio, networks = said("Teleported")
-    assert cell("safety", "safety at equal cost", "ArmijoSGD, fresh", "median ratio at the end") == ratio
-    assert cell("safety", "safety at equal cost", "ArmijoSGD, fresh", "networks") == networks
+    assert cell("safety", "safety of arms", "ArmijoSGD, default", "median at the end") == ratio
+    assert cell("safety", "safety of arms", "ArmijoSGD, default", "networks") == networks

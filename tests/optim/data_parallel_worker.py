@@ -109,6 +109,16 @@ def without_an_argument(rank: int, rows: slice) -> dict[str, Tensor | str]:
         assert parallel.require_backward_grad_sync
         found[name] = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
         found[f"{name} teleports"] = torch.tensor([len(counted), sum(counted)])
+    # Parameters that are NaN on all ranks are the same parameters, although NaN differs from itself.
+    network, _ = network_setting(rows)
+    with torch.no_grad():
+        next(network.parameters()).fill_(torch.nan)
+    parallel = nn.parallel.DistributedDataParallel(network)
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.1), Every(1), solver=Krylov(max_hvps=4))
+    for _ in range(2):
+        optimizer.step(lambda: nn.functional.softplus(-y[rows] * parallel(X[rows]).squeeze(1)).mean())
+    assert optimizer.last_teleport is not None
+    found["nan"] = f"{optimizer.iteration} {optimizer.last_teleport.status.name}"
     # The mean over the ranks, with equal weights, is what a teleport sees.
     network, loss = network_setting(rows)
     Teleporter(torch.optim.SGD(network.parameters(), lr=0.0), Never(), solver=Krylov(max_hvps=6)).teleport(loss)

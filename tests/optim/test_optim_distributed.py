@@ -145,6 +145,10 @@ def test_a_model_per_rank_is_refused_with_the_remedy(ranks: Findings) -> None:
         assert "distribute=lambda objective: objective" in rank["a model per rank"]
 
 
+def test_nan_parameters_on_all_ranks_get_a_status(ranks: Findings) -> None:
+    assert [rank["nan"] for rank in ranks] == ["2 NON_FINITE_START"] * 2
+
+
 def test_shards_of_different_width_are_refused(ranks: Findings) -> None:
     assert [rank["dimensions"].split()[-1] for rank in ranks] == ["5.", "6."]
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from levelport import FunctionObjective, Krylov, Solver, TeleportStatus, teleport
+from levelport import At, Auto, FunctionObjective, Krylov, Solver, Teleporter, TeleportStatus, teleport
 from levelport.objectives import distributed
 from levelport.objectives.isolation import RandomState, isolated
 from levelport.optim.first_step import Taken, check_unused
@@ -137,3 +137,13 @@ def test_ranks_agree_on_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distributed.dist, "all_reduce", lambda total: total.add_(4.0))
     assert distributed.agreed(1.0, torch.device("cpu")) == 2.5
     assert math.isnan(distributed.agreed(math.nan, torch.device("cpu")))
+
+
+@pytest.mark.parametrize("metric", [None, "optimizer"])
+def test_first_step_does_not_lead_to_infinity(metric: str | None) -> None:
+    """exp(-‖u‖²) has a limit there, and in float32 the step 1/λ is beyond the range."""
+    weight = nn.Parameter(torch.tensor([-1e6, 1e6, -1.02e6]))
+    optimizer = torch.optim.Adam([weight], lr=0.01)
+    teleporter = Teleporter(optimizer, At(0), solver=Auto(max_hvps=5), metric=metric, first_step="included")  # type: ignore[arg-type]
+    teleporter.maybe(lambda: 1e-30 * (-(weight / 1e6 + 0.5).square().sum()).exp())
+    assert bool(weight.isfinite().all())

@@ -23,7 +23,7 @@ import torch
 from levelport.objective import Cost, Objective, Point
 from levelport.solvers import Certificate, Move, TeleportResult, TeleportStatus
 from levelport.solvers.result import STAYED
-from levelport.vectors import norm
+from levelport.vectors import all_finite, norm
 
 _SHARE = 0.1  # of the predicted decrease
 _TRIALS = 12  # halvings of 1/λ
@@ -204,11 +204,18 @@ def _descend(objective: Objective, start: Point, move: Move, limit: float) -> Ta
     for size in _sizes(start, end, abs(move.result.curvature)):
         asked = _SHARE * size * end.gradient_norm * end.gradient_norm  # in this order: a square may leave the range
         trial = objective.at(end.x - size * end.gradient)
-        if math.isfinite(trial.value) and trial.value <= min(end.value - asked, start.value):
+        if _finite(trial) and trial.value <= min(end.value - asked, start.value):
             averaged = Certificate.averaged(end, trial) if math.isfinite(limit) else None
             refused = "" if averaged is None else _too_narrow(averaged.curvature, limit)
             return Taken(move, start, refused=refused) if refused else Taken(move, trial, size)
     return Taken(move, start, refused="no gradient step descends from there")
+
+
+def _finite(point: Point | None) -> bool:
+    """Return True if f and x are, in the metric and underneath: f may have a limit at infinity."""
+    if point is None or not math.isfinite(point.value):
+        return point is None
+    return all_finite(point.x) and _finite(point.inner)
 
 
 def _sizes(start: Point, end: Point, curvature: float) -> Iterator[float]:

@@ -112,7 +112,9 @@ def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits
         if math.isnan(search.wald):
             search.wald = gain
         search.gains.append(gain)
-        cosine = (gain - kappa * pw) / math.sqrt(pw * gv) if gv > 0.0 else 0.0  # of p and g in the metric of B⁻¹
+        cosine = (
+            (gain - kappa * pw) / (math.sqrt(pw) * math.sqrt(gv)) if gv > 0.0 else 0.0
+        )  # of p and g in the metric of B⁻¹
         search.angle = math.sqrt(max(0.0, 1.0 - cosine * cosine)) if cosine < 0.0 else 1.0
         resolution = 4.0 * eps * abs(search.reading.value)
         small = search.angle <= _ANGLE or gain <= resolution or not region.chart.whitens
@@ -136,7 +138,7 @@ def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits
         new_site, new_reading = found
         moved, change = new_site.z - site.z, (new_site.gradient - g) + kappa * (new_reading.gradient - p)
         pairs.learn(moved, change)
-        if region.chart.whitens:
+        if region.chart.whitens and float(moved @ moved) > 0.0:
             search.least = min(search.least, float(moved @ change) / float(moved @ moved))
         search.site, search.reading = new_site, new_reading
         search.iterations += 1

@@ -70,11 +70,11 @@ class Quadratic(Objective):
 
     deterministic = True
 
-    def __init__(self, eigenvalues: Tensor, eigenvectors: Tensor, minimiser: Tensor, minimum: float = 0.0) -> None:
+    def __init__(self, eigenvalues: Tensor, eigenvectors: Tensor, minimizer: Tensor, minimum: float = 0.0) -> None:
         super().__init__()
         self.eigenvalues, self.eigenvectors = eigenvalues, eigenvectors
         self.hessian = (eigenvectors * eigenvalues) @ eigenvectors.T
-        self.minimiser, self.minimum = minimiser, minimum
+        self.minimizer, self.minimum = minimizer, minimum
         self.dimension = len(eigenvalues)
         self.dtype, self.device = eigenvalues.dtype, eigenvalues.device
 
@@ -84,15 +84,15 @@ class Quadratic(Objective):
         generator = torch.Generator().manual_seed(seed)
         d = len(eigenvalues)
         orthonormal = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64)).Q.to(eigenvalues)
-        minimiser = torch.randn(d, generator=generator, dtype=torch.float64).to(eigenvalues)
-        return cls(eigenvalues, orthonormal, minimiser, minimum)
+        minimizer = torch.randn(d, generator=generator, dtype=torch.float64).to(eigenvalues)
+        return cls(eigenvalues, orthonormal, minimizer, minimum)
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         return _QuadraticPoint(x, self)
 
     def largest_gradient_norm(self, x: Tensor) -> float:
         """sqrt(2 λ_max (f(x) - f*)): the optimal value of the teleportation problem from ``x``."""
-        residual = x - self.minimiser
+        residual = x - self.minimizer
         gap = 0.5 * float(residual @ (self.hessian @ residual))
         return math.sqrt(2.0 * float(self.eigenvalues.max()) * gap)
 
@@ -103,12 +103,12 @@ class _QuadraticPoint(Point):
         self._objective = objective
 
     def _evaluate_value(self) -> Tensor:
-        residual = self.x - self._objective.minimiser
+        residual = self.x - self._objective.minimizer
         return 0.5 * torch.dot(residual, self._objective.hessian @ residual) + self._objective.minimum
 
     def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:
         value = self._value if self._value is not None else self._evaluate_value()
-        return value, self._objective.hessian @ (self.x - self._objective.minimiser)
+        return value, self._objective.hessian @ (self.x - self._objective.minimizer)
 
     def _evaluate_hvp(self, v: Tensor) -> Tensor:
         return self._objective.hessian @ v

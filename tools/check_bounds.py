@@ -59,7 +59,7 @@ def bounds(case: Case, schedule: frozenset[int]) -> list[tuple[str, list[float],
         ),
     ]
     x, value = constants.minimum.x, constants.minimum.value
-    newton = descend(case.objective, case.start, K, minimum=value, minimiser=x, schedule=schedule, newton=True)
+    newton = descend(case.objective, case.start, K, minimum=value, minimizer=x, schedule=schedule, newton=True)
     curve = recursion(newton_steps(K, schedule, L, R, stability, mu), gap)
     return [*found, ("Newton steps, recursion", curve, newton.gaps, newton.rounding)]
 

@@ -58,7 +58,7 @@ def teleport() -> Frames:
     """Gradient descent on Booth's function, alone and after a teleport, against what they cost."""
     booth, carried, hold = function_named("booth"), 10, 12
     start = torch.tensor(booth.start, dtype=torch.float64)
-    bottom = torch.tensor(booth.minimisers[0], dtype=torch.float64)
+    bottom = torch.tensor(booth.minimizers[0], dtype=torch.float64)
     result = levelport.teleport(booth, start)
     price = result.cost.gradient_equivalents
     steps = max(28, round(price) + 4)

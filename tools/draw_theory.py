@@ -47,8 +47,8 @@ def fixed_steps(path: Path) -> None:
     """With fixed steps teleports attain GD's minimax rate and do not beat it; with line search they end at once."""
     L, mu, K = 1.0, 0.05, 40
     objective = Quadratic.random(torch.logspace(np.log10(mu), 0, 20, dtype=torch.float64), 0)
-    start, minimiser = torch.zeros(20, dtype=torch.float64), objective.minimiser
-    oracle = quadratic_oracle(objective, objective.hessian, minimiser)
+    start, minimizer = torch.zeros(20, dtype=torch.float64), objective.minimizer
+    oracle = quadratic_oracle(objective, objective.hessian, minimizer)
     step = 2.0 / (L + mu)
     figure, (axes,) = new_figure()
     always = frozenset(range(K))
@@ -61,7 +61,7 @@ def fixed_steps(path: Path) -> None:
             start,
             K,
             minimum=0.0,
-            minimiser=minimiser,
+            minimizer=minimizer,
             schedule=schedule,
             oracle=oracle,
             rules=fixed_step(step),
@@ -69,7 +69,7 @@ def fixed_steps(path: Path) -> None:
         axes.semilogy(run.gaps, color=colour, linewidth=2, label=f"measured: {label}")
     bound = strongly_convex_non_expansive(objective.at(start).value, [step] * K, L, mu)
     axes.semilogy(bound, "--", color="#4477aa", label="(L/μ) Π max{(1-ηL)², (1-ημ)²} δ₀")
-    searched = descend(objective, start, 2, minimum=0.0, minimiser=minimiser, schedule={0, 1}, oracle=oracle)
+    searched = descend(objective, start, 2, minimum=0.0, minimizer=minimizer, schedule={0, 1}, oracle=oracle)
     axes.semilogy(
         [0, 1], [searched.gaps[0], max(searched.gaps[1], 1e-10)], "o:", color="#228833", label="teleport, line search"
     )

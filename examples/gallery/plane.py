@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 import levelport
 from levelport.optim import Armijo
-from levelport_lab.level_sets import draw_level_sets, draw_path, mark, mark_minimisers
+from levelport_lab.level_sets import draw_level_sets, draw_path, mark, mark_minimizers
 from levelport_lab.problems.functions import function_named
 
 WINDOW = {"booth": (-8.0, 10.0, -6.0, 12.0), "goldstein-price": (-2.0, 2.0, -3.0, 1.5)}
@@ -43,7 +43,7 @@ def draw(name: str, plane: Axes, curves: Axes) -> None:
     draw_path(plane, teleported[:2], color="0.3", style="dotted", marker="", label="teleport")
     draw_path(plane, teleported[1:], color="tab:orange", style="solid", marker="o", label="gradient descent after it")
     mark(plane, start.tolist(), color="black", marker="s", label="start")
-    mark_minimisers(plane, function)
+    mark_minimizers(plane, function)
     plane.set_title(name)
     curves.set(xlabel="gradient equivalents", ylabel="f - f*")
 

@@ -86,8 +86,8 @@ def test_newton_step_on_a_quadratic_leaves_a_fifth() -> None:
     objective = FunctionObjective(booth, like=start)
     step = ExactNewton(0.8).advance(objective, objective.at(start, curvature=True), None, None)
     assert step.point is not None
-    minimiser = torch.tensor([1.0, 3.0], dtype=torch.float64)
-    torch.testing.assert_close(step.point.x - minimiser, 0.2 * (start - minimiser))
+    minimizer = torch.tensor([1.0, 3.0], dtype=torch.float64)
+    torch.testing.assert_close(step.point.x - minimizer, 0.2 * (start - minimizer))
 
 
 def test_figure_1() -> None:

@@ -28,7 +28,7 @@ from levelport_lab.paper.reproduction import checked_claims, reproduce, stored_r
 from levelport_lab.paper.study import Results, Setup, Study, heeded
 from levelport_lab.paper.timed_studies import LogisticTimed
 from levelport_lab.paper.training import Training
-from levelport_lab.problems import REGULARISATION, problem
+from levelport_lab.problems import REGULARIZATION, problem
 from levelport_lab.problems.catalogue import UCI
 
 FULL, SMOKE = Setup(tier="full"), Setup(tier="smoke")
@@ -163,7 +163,7 @@ def test_released_optima_are_all_there() -> None:
     found = [
         released_optimum(data, reg, network=network)
         for data in UCI
-        for reg in (0.0, *REGULARISATION)
+        for reg in (0.0, *REGULARIZATION)
         for network in (False, True)
     ]
     assert len(found) == 280
@@ -180,7 +180,7 @@ def test_released_f_star_of_blood_lies_below_the_infimum() -> None:
     assert released_optimum("blood", 1e-6, network=False) < infimum
 
 
-def test_exact_f_star_of_released_protocol_is_at_minimiser() -> None:
+def test_exact_f_star_of_released_protocol_is_at_minimizer() -> None:
     half = half_of("logreg", "deterministic", RELEASED)
     named = problem("logreg/blood", reg=0.1)
     found = best_value(half, RELEASED, "logreg/blood", 0.1, 0.0)

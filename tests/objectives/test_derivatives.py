@@ -113,7 +113,7 @@ def test_quadratic_against_its_definition() -> None:
     quadratic = Quadratic.random(torch.tensor([3.0, 2.0, 0.5], dtype=torch.float64), seed=1, minimum=-1.0)
     x = random(3, seed=5)
     assert_consistent(quadratic, x)
-    offset = x - quadratic.minimiser
+    offset = x - quadratic.minimizer
     assert quadratic.at(x).value == pytest.approx(float(0.5 * offset @ quadratic.hessian @ offset) - 1.0)
     assert np.linalg.eigvalsh(quadratic.hessian.numpy()) == pytest.approx([0.5, 2.0, 3.0])
 

@@ -230,22 +230,22 @@ def test_strong_wolfe_conditions_hold(initial: float) -> None:
         torch.testing.assert_close(end.x, x + t * direction)
 
 
-@pytest.mark.parametrize(("minimiser", "evaluations"), [(5.0, 2), (11.0, 2), (100.0, 3)])
-def test_secant_extrapolates_to_the_minimum_of_a_parabola(minimiser: float, evaluations: int) -> None:
+@pytest.mark.parametrize(("minimizer", "evaluations"), [(5.0, 2), (11.0, 2), (100.0, 3)])
+def test_secant_extrapolates_to_the_minimum_of_a_parabola(minimizer: float, evaluations: int) -> None:
     """A first step of 1 is too short; the secant of the slopes leads to the minimum, up to ten strides at a time."""
-    objective = FunctionObjective(lambda x: (x[0] - minimiser) ** 2, like=torch.zeros(1, dtype=torch.float64))
+    objective = FunctionObjective(lambda x: (x[0] - minimizer) ** 2, like=torch.zeros(1, dtype=torch.float64))
     start = objective.at(torch.zeros(1, dtype=torch.float64))
     found = strong_wolfe(objective.at, start, torch.ones(1, dtype=torch.float64), c2=1e-6)
     assert found is not None
-    assert found[0] == pytest.approx(minimiser)
+    assert found[0] == pytest.approx(minimizer)
     assert objective.cost.gradients == 1 + evaluations
 
 
-@pytest.mark.parametrize("minimiser", [0.01, 0.15, 0.5, 0.85])
+@pytest.mark.parametrize("minimizer", [0.01, 0.15, 0.5, 0.85])
 @pytest.mark.parametrize("initial", [1.0, 3.0])
-def test_on_a_parabola_the_search_steps_to_its_minimum(minimiser: float, initial: float) -> None:
+def test_on_a_parabola_the_search_steps_to_its_minimum(minimizer: float, initial: float) -> None:
     """Two evaluations: one that is too long, and the minimum, or a tenth of the first where that is further."""
-    objective = FunctionObjective(lambda x: (x[0] - minimiser) ** 2, like=torch.zeros(1, dtype=torch.float64))
+    objective = FunctionObjective(lambda x: (x[0] - minimizer) ** 2, like=torch.zeros(1, dtype=torch.float64))
     start = objective.at(torch.zeros(1, dtype=torch.float64))
     tried: list[float] = []
 
@@ -255,8 +255,8 @@ def test_on_a_parabola_the_search_steps_to_its_minimum(minimiser: float, initial
 
     found = strong_wolfe(at, start, torch.ones(1, dtype=torch.float64), initial=initial, c2=1e-6)
     assert found is not None
-    assert found[0] == pytest.approx(minimiser)
-    assert tried[:2] == pytest.approx([initial, max(minimiser, 0.1 * initial)])
+    assert found[0] == pytest.approx(minimizer)
+    assert tried[:2] == pytest.approx([initial, max(minimizer, 0.1 * initial)])
 
 
 def test_strong_wolfe_refuses_ascent_and_survives_infinities() -> None:

@@ -23,7 +23,7 @@ from levelport.objectives.isolation import recover, restoring
 from levelport.objectives.parameters import ParametersObjective
 
 
-def normalised(seed: int) -> tuple[nn.Module, Tensor, Tensor]:
+def normalized(seed: int) -> tuple[nn.Module, Tensor, Tensor]:
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 1))
     return model, torch.randn(32, 4), torch.randn(32, 1)
@@ -40,12 +40,12 @@ def test_threads_train_as_they_do_alone() -> None:
     """BatchNorm statistics of three threads, and of a fourth that only evaluates, are those of separate runs."""
     alone = []
     for seed in range(3):
-        model, x, y = normalised(seed)
+        model, x, y = normalized(seed)
         train(model, x, y)
         alone.append(copy.deepcopy(model.state_dict()))
     flash = torch.backends.cuda.flash_sdp_enabled()
     other, inputs = nn.BatchNorm1d(4), torch.randn(8, 4)
-    going = [normalised(seed) for seed in range(3)]
+    going = [normalized(seed) for seed in range(3)]
     threads = [threading.Thread(target=train, args=parts) for parts in going]
     calls = 0
     for thread in threads:
@@ -95,7 +95,7 @@ def traced(action: Callable[[], object], stop: int = 0) -> list[Place]:
 
 
 def about_to_teleport() -> tuple[nn.Module, Teleported, Callable[[], Tensor]]:
-    model, x, y = normalised(0)
+    model, x, y = normalized(0)
     weight: Tensor = model[0].weight  # type: ignore[index, assignment]
     weight.register_hook(lambda gradient: 0.5 * gradient)
     sgd = torch.optim.SGD(model.parameters(), lr=0.01)

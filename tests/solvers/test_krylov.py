@@ -72,7 +72,7 @@ def test_a_sphere_is_not_worth_a_teleport() -> None:
     move = move_from(f.at(start_of(5)), f, Krylov(), certify=False)
     assert move.result.status is TeleportStatus.NOT_WORTHWHILE
     assert move.lower is not None
-    assert torch.allclose(move.lower.x, f.minimiser, atol=1e-6)
+    assert torch.allclose(move.lower.x, f.minimizer, atol=1e-6)
 
 
 def test_products_are_chosen_by_dtype_and_by_what_they_cost() -> None:

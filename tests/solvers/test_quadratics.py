@@ -73,7 +73,7 @@ def test_start_with_a_tiny_component_along_the_steepest_axis(share: float) -> No
     quadratic = Quadratic.random(eigenvalues, seed=3)
     coordinates = torch.randn(20, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     coordinates[0] = share
-    start = quadratic.minimiser + quadratic.eigenvectors @ coordinates
+    start = quadratic.minimizer + quadratic.eigenvectors @ coordinates
     result = teleport(quadratic, start, replace(solver_named(EXACT), max_hvps=500))
     assert result.gradient_norm == pytest.approx(quadratic.largest_gradient_norm(start), rel=1e-6)
 
@@ -82,7 +82,7 @@ def test_start_with_a_tiny_component_along_the_steepest_axis(share: float) -> No
 def test_start_on_an_eigenvector_is_a_kkt_point(index: int) -> None:
     """H g = λ g holds there, so it is returned as it is; any gain that rounding lets it find is welcome."""
     quadratic = Quadratic.random(torch.tensor([8.0, 4.0, 2.0, 1.0, 0.5], dtype=torch.float64), seed=5)
-    start = quadratic.minimiser + 3.0 * quadratic.eigenvectors[:, index]
+    start = quadratic.minimizer + 3.0 * quadratic.eigenvectors[:, index]
     result = teleport(quadratic, start)
     assert result.status is TeleportStatus.CONVERGED
     assert result.alignment == pytest.approx(1.0, abs=1e-12)
@@ -99,10 +99,10 @@ def test_certificate_of_the_solution() -> None:
     assert result.curvature == pytest.approx(10.0, rel=1e-10)
     assert result.kkt_residual * result.gradient_norm <= 1e-8
     landed = result.x - quadratic.at(result.x).gradient / result.curvature
-    assert torch.allclose(landed, quadratic.minimiser, atol=1e-8)
+    assert torch.allclose(landed, quadratic.minimizer, atol=1e-8)
 
 
-def test_booth_teleport_and_one_step_land_on_the_minimiser(float64_device: torch.device) -> None:
+def test_booth_teleport_and_one_step_land_on_the_minimizer(float64_device: torch.device) -> None:
     start = torch.tensor([7.5, -4.0], dtype=torch.float64, device=float64_device)
     result = teleport(booth, start, Auto(tol=1e-9))
     assert isinstance(result.x, Tensor)

@@ -61,7 +61,7 @@ def reference(
 
 
 def quadratic_reference(quadratic: Quadratic) -> Evaluate:
-    H, center = quadratic.hessian.numpy(), quadratic.minimiser.numpy()
+    H, center = quadratic.hessian.numpy(), quadratic.minimizer.numpy()
     return lambda x: (0.5 * (x - center) @ H @ (x - center), H @ (x - center), H)
 
 

@@ -140,9 +140,9 @@ def mark(
     )  # fmt: skip
 
 
-def mark_minimisers(axes: Axes, function: TestFunction) -> None:
+def mark_minimizers(axes: Axes, function: TestFunction) -> None:
     """A cross at every global minimizer that is known."""
-    xs, ys = zip(*function.minimisers, strict=True)
+    xs, ys = zip(*function.minimizers, strict=True)
     axes.plot(
         xs, ys, marker="+", color="0.1", markersize=10, markeredgewidth=1.6, linestyle="none", label="minimum",
         zorder=6,
@@ -168,7 +168,7 @@ def teleport_picture(
     draw_trails(axes, start, trails, end)
     if after is not None:
         draw_path(axes, [end, after], color=RED, marker="", label="one gradient step")
-    mark_minimisers(axes, function)
+    mark_minimizers(axes, function)
     left, right, bottom, top = window
     outside = "" if left <= end[0] <= right and bottom <= end[1] <= top else " (outside the picture)"
     axes.set_title(

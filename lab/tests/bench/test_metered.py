@@ -65,7 +65,7 @@ def test_scipy_pays_once_for_value_and_gradient_at_one_point() -> None:
     value, gradient, product = functions.fun(x), functions.jac(x), functions.hessp(x, v)
     assert (metered.cost.values, metered.cost.gradients, metered.cost.hvps) == (0, 1, 1)
     inner = quadratic()
-    residual = x - inner.minimiser.numpy()
+    residual = x - inner.minimizer.numpy()
     np.testing.assert_allclose(gradient, inner.hessian.numpy() @ residual)
     np.testing.assert_allclose(product, inner.hessian.numpy() @ v)
     assert value == pytest.approx(0.5 * residual @ gradient)
@@ -91,7 +91,7 @@ def test_torch_can_differentiate_it_twice() -> None:
     v = torch.ones(6, dtype=torch.float64)
     (product,) = torch.autograd.grad(gradient, x, v)
     inner = quadratic()
-    torch.testing.assert_close(gradient.detach(), inner.hessian @ (x.detach() - inner.minimiser))
+    torch.testing.assert_close(gradient.detach(), inner.hessian @ (x.detach() - inner.minimizer))
     torch.testing.assert_close(product, inner.hessian @ v)
     assert (metered.cost.values, metered.cost.gradients, metered.cost.hvps) == (0, 1, 1)
 

@@ -82,8 +82,8 @@ def test_ray_ends_on_the_level() -> None:
     quadratic = Quadratic.random(torch.tensor([2.0, 0.5], dtype=torch.float64), seed=0)
     direction = quadratic.eigenvectors[:, 0]
     # ½ · 2 t² = 9 at t = 3.
-    end = end_of_ray(quadratic, quadratic.minimiser, direction, 9.0)
-    torch.testing.assert_close(end, quadratic.minimiser + 3.0 * direction)
+    end = end_of_ray(quadratic, quadratic.minimizer, direction, 9.0)
+    torch.testing.assert_close(end, quadratic.minimizer + 3.0 * direction)
     assert quadratic.at(end).value <= 9.0
 
 

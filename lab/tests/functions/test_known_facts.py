@@ -39,10 +39,10 @@ def landing(known: functions.TestFunction, solver: Auto | SQP | None = None) -> 
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_minimisers(name: str) -> None:
+def test_minimizers(name: str) -> None:
     known = FUNCTIONS[name]
-    for minimiser in known.minimisers:
-        w = torch.tensor(minimiser, dtype=torch.float64)
+    for minimizer in known.minimizers:
+        w = torch.tensor(minimizer, dtype=torch.float64)
         assert float(known(w)) == pytest.approx(known.minimum, abs=1e-12)
         assert float(gradient(known, w[None]).norm()) <= 1e-6
     rng = np.random.default_rng(0)

@@ -18,7 +18,7 @@ from levelport.numerics.newton import find_minimum
 from levelport.objectives import LinearObjective
 from levelport_lab.problems import certificate, optima, problem
 from levelport_lab.problems.optima import Optimum, OptimumError, cache_file, compute
-from levelport_lab.problems.registry import REGULARISATION
+from levelport_lab.problems.registry import REGULARIZATION
 from levelport_lab.problems.separability import separable_rows
 
 
@@ -32,14 +32,14 @@ def entropy(p: float) -> float:
 
 
 def test_all_120_logistic_optima_are_certified(sets_here: list[str]) -> None:
-    for one in (problem(f"logreg/{data}", reg=reg) for data in sets_here for reg in REGULARISATION):
+    for one in (problem(f"logreg/{data}", reg=reg) for data in sets_here for reg in REGULARIZATION):
         found = one.optimum()
         assert found.certified, one
         assert found.attained
         assert 0 < found.gap <= 1e-12 * found.value
-        at_minimiser = one.objective().at(found.point())
-        assert at_minimiser.value == pytest.approx(found.value, rel=1e-13)
-        assert at_minimiser.value >= found.lower_bound * (1 - 1e-14)
+        at_minimizer = one.objective().at(found.point())
+        assert at_minimizer.value == pytest.approx(found.value, rel=1e-13)
+        assert at_minimizer.value >= found.lower_bound * (1 - 1e-14)
 
 
 @pytest.mark.parametrize("reg", [1e-2, 1e-6])

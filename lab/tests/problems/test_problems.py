@@ -15,7 +15,7 @@ from levelport_lab.problems import MLP, Problem, problem
 from levelport_lab.problems.catalogue import UCI
 from levelport_lab.problems.models import cross_entropy, logistic_loss, parse_model
 from levelport_lab.problems.quadratics import Quadratic
-from levelport_lab.problems.registry import PROBLEM_NAMES, REGULARISATION
+from levelport_lab.problems.registry import PROBLEM_NAMES, REGULARIZATION
 
 EVERY_MODEL = [
     "logreg/blood",
@@ -121,7 +121,7 @@ def test_smoothness_agrees_with_lanczos(set_here: str) -> None:
     assert one.smoothness() == pytest.approx(largest, rel=1e-6)
 
 
-@pytest.mark.parametrize("reg", REGULARISATION)
+@pytest.mark.parametrize("reg", REGULARIZATION)
 def test_the_120_problems_build(reg: float, sets_here: list[str]) -> None:
     for data in sets_here:
         one = problem(f"logreg/{data}", reg=reg)

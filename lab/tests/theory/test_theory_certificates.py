@@ -69,7 +69,7 @@ def test_an_unknown_newton_direction_certifies_nothing() -> None:
         case.start,
         1,
         minimum=0.0,
-        minimiser=case.constants.minimum.x,
+        minimizer=case.constants.minimum.x,
         schedule={0},
         oracle=lambda point: replace_gradient(case, point.x),
     )
@@ -84,7 +84,7 @@ def replace_gradient(case: Case, x: torch.Tensor) -> Point:
     objective = case.objective
     assert isinstance(objective, Quadratic)
     parts = torch.logspace(-15, 0, 20, dtype=torch.float64).rsqrt()
-    return objective.at(objective.minimiser + 1e-3 * objective.eigenvectors @ parts, curvature=True)
+    return objective.at(objective.minimizer + 1e-3 * objective.eigenvectors @ parts, curvature=True)
 
 
 def test_rounding_does_not_decide_the_armijo_test() -> None:
@@ -101,7 +101,7 @@ def test_rounding_does_not_decide_the_armijo_test() -> None:
             start,
             1,
             minimum=constants.minimum.value,
-            minimiser=constants.minimum.x,
+            minimizer=constants.minimum.x,
             schedule={0},
             oracle=lambda point: point,
         )
@@ -139,7 +139,7 @@ def test_rates_hold_with_intermittent_newton_steps(case: Case, schedule_name: st
         case.start,
         K,
         minimum=constants.minimum.value,
-        minimiser=constants.minimum.x,
+        minimizer=constants.minimum.x,
         schedule=schedule,
         newton=True,
     )

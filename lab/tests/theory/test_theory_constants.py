@@ -297,7 +297,7 @@ def test_ascent_over_directions_improves_a_poor_start() -> None:
     objective = Quadratic.random(torch.tensor([0.1, 1.0, 7.0], dtype=torch.float64), 2)
     poor = objective.eigenvectors[:, 2] + 0.1 * objective.eigenvectors[:, 0]
     poor = poor / torch.linalg.vector_norm(poor)
-    assert _ascend(objective, objective.minimiser, poor, 2.0, 200) == pytest.approx(math.sqrt(40.0), rel=1e-6)
+    assert _ascend(objective, objective.minimizer, poor, 2.0, 200) == pytest.approx(math.sqrt(40.0), rel=1e-6)
 
 
 def test_unbounded_sublevel_sets_are_reported() -> None:

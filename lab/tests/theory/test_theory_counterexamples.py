@@ -96,7 +96,7 @@ def test_flat_huber_descends_alike_with_and_without_teleports(start: float) -> N
             w,
             30,
             minimum=3 / 8,
-            minimiser=tensor(0.0, 0.0, 0.0),
+            minimizer=tensor(0.0, 0.0, 0.0),
             schedule=schedule,
             oracle=any_maximiser_on_the_level_set,
             rules=fixed_step(0.4),
@@ -140,7 +140,7 @@ def test_half_square_attains_the_minimax_rate(steps: list[float], schedule: froz
         w,
         len(steps),
         minimum=0.0,
-        minimiser=torch.zeros_like(w),
+        minimizer=torch.zeros_like(w),
         schedule=schedule,
         oracle=rotate,
         rules=(rule, rule),
@@ -277,7 +277,7 @@ def test_gradient_norm_grows_along_convex_gradients(seed: int, t: float) -> None
     assert further.value >= point.value - 1e-15
 
 
-def test_start_at_a_minimiser_is_refused() -> None:
+def test_start_at_a_minimizer_is_refused() -> None:
     objective = FunctionObjective(half_square, like=tensor(0.0, 0.0))
     minimum = Minimum(tensor(0.0, 0.0), 0.0, 0.0, convex=True)
     with pytest.raises(ValueError, match="already a minimizer"):

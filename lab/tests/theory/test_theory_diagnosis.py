@@ -164,7 +164,7 @@ def test_ill_conditioned_newton_directions() -> None:
     objective = Quadratic.random(torch.logspace(-10, 0, 20, dtype=torch.float64), 0)
     spectrum = torch.logspace(-10, 0, 20, dtype=torch.float64)
     point = objective.at(torch.zeros(20, dtype=torch.float64), curvature=True)
-    parts = -spectrum * (objective.eigenvectors.T @ objective.minimiser)  # of the gradient at 0, in closed form
+    parts = -spectrum * (objective.eigenvectors.T @ objective.minimizer)  # of the gradient at 0, in closed form
     newton = parts / spectrum
     cosine = float(parts @ newton) / float(torch.linalg.vector_norm(parts) * torch.linalg.vector_norm(newton))
     found = newton_alignment(point)
@@ -176,7 +176,7 @@ def test_ill_conditioned_newton_directions() -> None:
     assert not rough.solved
     hopeless = Quadratic.random(torch.logspace(-15, 0, 20, dtype=torch.float64), 0)
     even = torch.logspace(-15, 0, 20, dtype=torch.float64).rsqrt()
-    x = hopeless.minimiser + 1e-3 * hopeless.eigenvectors @ even
+    x = hopeless.minimizer + 1e-3 * hopeless.eigenvectors @ even
     unsolved = newton_alignment(hopeless.at(x, curvature=True))
     assert unsolved is None or not unsolved.solved
     assert "roughly" in str(replace(diagnose(objective, point.x, max_hvps=5), before=rough))

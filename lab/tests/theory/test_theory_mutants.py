@@ -304,7 +304,7 @@ def test_bound_with_a_tenth_of_its_constant_is_caught() -> None:
     """One exact line search from (1/μ, 1/L) is the slowest there is; at condition 4 it leaves 0.106 LD²/2."""
     objective = Quadratic(torch.tensor([0.25, 1.0]).double(), torch.eye(2).double(), torch.zeros(2).double())
     start = torch.tensor([4.0, 1.0], dtype=torch.float64)
-    run = descend(objective, start, 1, minimum=0.0, minimiser=objective.minimiser)
+    run = descend(objective, start, 1, minimum=0.0, minimizer=objective.minimizer)
     bound = rates.gradient_descent_armijo(1, 1.0, float(torch.linalg.vector_norm(start)))[1]
     assert 0.1 * bound < run.gaps[1] <= bound
 

@@ -52,7 +52,7 @@ class Case:
             self.start,
             iterations,
             minimum=self.constants.minimum.value,
-            minimiser=self.constants.minimum.x,
+            minimizer=self.constants.minimum.x,
             schedule=schedule,
             oracle=self.oracle,
             rules=rules,
@@ -63,9 +63,9 @@ def quadratic_case(name: str, eigenvalues: list[float], seed: int, scale: float 
     objective = Quadratic.random(torch.tensor(eigenvalues, dtype=torch.float64), seed)
     generator = torch.Generator().manual_seed(seed + 1)
     shift = torch.randn(objective.dimension, generator=generator, dtype=torch.float64)
-    start = objective.minimiser + scale * shift
-    minimum = Minimum(objective.minimiser, 0.0, 0.0, convex=True)
-    oracle = quadratic_oracle(objective, objective.hessian, objective.minimiser)
+    start = objective.minimizer + scale * shift
+    minimum = Minimum(objective.minimizer, 0.0, 0.0, convex=True)
+    oracle = quadratic_oracle(objective, objective.hessian, objective.minimizer)
     return Case(name, objective, start, constants_of(objective, start, minimum), oracle)
 
 
@@ -75,12 +75,12 @@ def least_squares_case(name: str, n: int, d: int, penalty: float, seed: int) -> 
     y = torch.randn(n, generator=generator, dtype=torch.float64)
     objective = LinearObjective.squared(X, y, penalty=penalty)
     H = X.T @ X / n + 2 * penalty * torch.eye(d, dtype=torch.float64)
-    minimiser = torch.linalg.solve(H, X.T @ y / n)
-    point = objective.at(minimiser)
+    minimizer = torch.linalg.solve(H, X.T @ y / n)
+    point = objective.at(minimizer)
     start = torch.zeros(d, dtype=torch.float64)
-    minimum = Minimum(minimiser, point.value, point.gradient_norm, convex=True)
+    minimum = Minimum(minimizer, point.value, point.gradient_norm, convex=True)
     return Case(
-        name, objective, start, constants_of(objective, start, minimum), quadratic_oracle(objective, H, minimiser)
+        name, objective, start, constants_of(objective, start, minimum), quadratic_oracle(objective, H, minimizer)
     )
 
 

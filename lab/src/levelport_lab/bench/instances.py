@@ -28,7 +28,7 @@ from levelport_lab.problems.datasets import load_data
 from levelport_lab.problems.functions import FUNCTIONS, rosenbrock
 from levelport_lab.problems.optima import compute
 from levelport_lab.problems.quadratics import Quadratic
-from levelport_lab.problems.registry import REGULARISATION, problem
+from levelport_lab.problems.registry import REGULARIZATION, problem
 
 Family = Literal["logistic", "quadratic", "function", "network", "pinn", "all samples"]
 
@@ -131,7 +131,7 @@ def smallest_sets(count: int) -> list[str]:
 
 def logistic(sets: int = 20) -> list[ProblemName]:
     """Logistic problems on the smallest sets, or all twenty."""
-    return [ProblemName("logistic", f"logreg/{data}", reg) for data in smallest_sets(sets) for reg in REGULARISATION]
+    return [ProblemName("logistic", f"logreg/{data}", reg) for data in smallest_sets(sets) for reg in REGULARIZATION]
 
 
 def quadratics() -> list[ProblemName]:

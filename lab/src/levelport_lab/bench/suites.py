@@ -33,7 +33,7 @@ from levelport_lab.engine.spec import RunSpec
 from levelport_lab.engine.store import Store
 from levelport_lab.pictures import save, small_print
 from levelport_lab.problems.atomic import write_text
-from levelport_lab.problems.registry import REGULARISATION
+from levelport_lab.problems.registry import REGULARIZATION
 
 CONVEX_BUDGET, NETWORK_BUDGET = 5000.0, 1000.0
 """Gradient equivalents of a race."""
@@ -90,7 +90,7 @@ def _networks(tier: Tier, seed: int) -> list[RunSpec]:
 
 
 def _solvers(tier: Tier, seed: int) -> list[RunSpec]:
-    return solver_runs.specs(REGULARISATION if tier == "full" else (1e-2, 1e-4, 1e-6))
+    return solver_runs.specs(REGULARIZATION if tier == "full" else (1e-2, 1e-4, 1e-6))
 
 
 def _safety(tier: Tier, seed: int) -> list[RunSpec]:

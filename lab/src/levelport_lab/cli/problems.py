@@ -18,14 +18,14 @@ Seed = Annotated[int, typer.Option(help="Decides the split and the start.")]
 @app.command("list")
 def list_problems() -> None:
     """Show the benchmark's problems; any MODEL/DATA is a name."""
-    from levelport_lab.problems.registry import PROBLEM_NAMES, REGULARISATION, problem
+    from levelport_lab.problems.registry import PROBLEM_NAMES, REGULARIZATION, problem
 
     typer.echo(f"{'name':42} {'n (train)':>9} {'dimension':>9}  optimum")
     for name in PROBLEM_NAMES:
         one = problem(name)
         kind = "certified" if one.convex else "not known"
         typer.echo(f"{name:42} {one.info.training_samples:9} {one.dimension:9}  {kind}")
-    typer.echo(f"Every name takes --reg (the paper: {', '.join(f'{reg:g}' for reg in REGULARISATION)}) and --seed.")
+    typer.echo(f"Every name takes --reg (the paper: {', '.join(f'{reg:g}' for reg in REGULARIZATION)}) and --seed.")
     typer.echo("Any MODEL/DATA will do: logreg, mlp-relu-100-100, mlp-softplus-50, any sizes; 'levelport data list'.")
 
 
@@ -39,14 +39,14 @@ def show_optimum(
     """Print optimal values with their certified lower bounds."""
     from levelport_lab.problems.catalogue import UCI
     from levelport_lab.problems.optima import OptimumError
-    from levelport_lab.problems.registry import REGULARISATION, problem
+    from levelport_lab.problems.registry import REGULARIZATION, problem
     from levelport_lab.problems.storage import DataError
 
     with usage_errors():
         wanted = [
             problem(name, reg=strength, seed=seed)
             for name in names or [f"logreg/{data}" for data in UCI]
-            for strength in reg or REGULARISATION
+            for strength in reg or REGULARIZATION
         ]
     typer.echo(f"{'problem':36} {'reg':>6}  {'optimum':20} {'proven to':9} attained  how")
     begun, certified, failures = time.perf_counter(), [], []

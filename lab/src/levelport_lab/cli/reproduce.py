@@ -57,7 +57,7 @@ def reproduce_command(
     from levelport_lab.engine.backends import Backend, default_jobs
     from levelport_lab.paper.registry import STUDIES, study_named
     from levelport_lab.paper.study import Setup, heeded
-    from levelport_lab.problems import REGULARISATION, data_info
+    from levelport_lab.problems import REGULARIZATION, data_info
     from levelport_lab.problems.datasets import Targets
 
     exporting, listing = figures[0] == "export", figures[0] == "list"
@@ -77,8 +77,8 @@ def reproduce_command(
     with usage_errors("--reg"):
         for strength in reg or []:
             checks.number("reg", strength, at_least=0.0, at_most=1e300)
-            if strength not in REGULARISATION:
-                known = ", ".join(f"{penalty:g}" for penalty in REGULARISATION)
+            if strength not in REGULARIZATION:
+                known = ", ".join(f"{penalty:g}" for penalty in REGULARIZATION)
                 raise ValueError(f"{strength:g} is none of the paper's penalties, which are {known}.")
     with usage_errors():
         where = Backend(backend, jobs or default_jobs(), address)

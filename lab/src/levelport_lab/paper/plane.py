@@ -19,7 +19,7 @@ from levelport.objective import Objective, Point
 from levelport.optim import Armijo, At, MinimizeResult, MinimizeRow, Never, minimize
 from levelport.optim.step_rule import Arrival, Step, StepRule
 from levelport.solvers import Solver, TeleportResult, solver_named, teleport
-from levelport_lab.level_sets import Trails, draw_level_sets, draw_path, mark, mark_minimisers, window_with
+from levelport_lab.level_sets import Trails, draw_level_sets, draw_path, mark, mark_minimizers, window_with
 from levelport_lab.pictures import BLACK, BLUE, GREEN, ORANGE, RED
 from levelport_lab.problems.functions import TestFunction, function_named
 
@@ -172,7 +172,7 @@ def _draw_plane(axes: Axes, one: PlaneExperiment) -> None:
         draw_path(axes, path, color=color, style=style, marker=marker, label=journey.label, size=4)
     mark(axes, one.start, color=BLACK, marker="s", label="start")
     mark(axes, landed.tolist(), color=RED, marker="*", label="teleported start", size=14)
-    mark_minimisers(axes, function)
+    mark_minimizers(axes, function)
     axes.set_title(function.name.title())
 
 

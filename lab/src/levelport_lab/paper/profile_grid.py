@@ -21,7 +21,7 @@ from levelport_lab.paper.released_optima import released_optimum
 from levelport_lab.paper.study import Results, Setup
 from levelport_lab.paper.teleports import TeleportPlan, as_scheduled, every, solver_setting
 from levelport_lab.paper.training import Precision, Training
-from levelport_lab.problems import REGULARISATION
+from levelport_lab.problems import REGULARIZATION
 from levelport_lab.problems.catalogue import UCI
 
 Model = Literal["logreg", "network"]
@@ -140,7 +140,7 @@ def _full(model: Model, name: HalfName, longer: bool) -> Half:
         at = every(50, 5, ticks if longer else 400)  # the untimed schedule ends early, at 355
     architecture, precision = _MODELS[model]
     timed: Literal["no", "chosen"] = "chosen" if longer else "no"
-    return Half(name, architecture, BY_SIZE, REGULARISATION, ticks, batch, at, tau, precision, timed=timed)
+    return Half(name, architecture, BY_SIZE, REGULARIZATION, ticks, batch, at, tau, precision, timed=timed)
 
 
 def _quick(model: Model, name: HalfName, longer: bool) -> Half:

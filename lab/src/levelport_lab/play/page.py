@@ -140,7 +140,7 @@ class Page:
         self.plane.title.text = f"{shown.landscape.name}; shaded: no higher than the start"
         self.curves.yaxis.axis_label = shown.reference
         for item in self.plane.legend[0].items:
-            item.visible = item.label.value != "minimum" or bool(shown.landscape.minimisers)
+            item.visible = item.label.value != "minimum" or bool(shown.landscape.minimizers)
         self.certificate.text = _paragraphs("The teleport", shown.certificate)
         self.comparison.text = _paragraphs("Gradient descent at equal cost", shown.comparison)
         self.function.value = self.state.function
@@ -172,7 +172,7 @@ def _share(least: int, weight: float = 1.0) -> dict[str, str]:
 
 
 _LAYERS = (
-    "shade", "contours", "rim", "without", "with", "leaps", "jumps", "trails", "iterates", "start", "end", "minimisers",
+    "shade", "contours", "rim", "without", "with", "leaps", "jumps", "trails", "iterates", "start", "end", "minimizers",
     "cost without", "cost with",
 )  # fmt: skip
 
@@ -195,7 +195,7 @@ def _plane(sources: dict[str, ColumnDataSource]) -> figure:
     plane.multi_line("x", "y", source=sources["jumps"], line_dash="dotted", line_width=1.5, **solver)
     plane.multi_line("x", "y", source=sources["trails"], line_width=1.5, **solver)
     plane.scatter("x", "y", source=sources["iterates"], size=5, **solver)
-    plane.scatter("x", "y", source=sources["minimisers"], marker="cross", size=13, color=BLACK, legend_label="minimum")
+    plane.scatter("x", "y", source=sources["minimizers"], marker="cross", size=13, color=BLACK, legend_label="minimum")
     plane.scatter(
         "x", "y", source=sources["start"], marker="square", size=10, color=BLACK, line_color="white",
         legend_label="start",
@@ -246,7 +246,7 @@ def _layers(shown: Scene) -> dict[str, dict[str, list[Any]]]:
         "iterates": _points(iterates),
         "start": _points([shown.start]),
         "end": _points([shown.end]),
-        "minimisers": _points(shown.landscape.minimisers),
+        "minimizers": _points(shown.landscape.minimizers),
         "cost without": _curve(without, shown.floor, known=shown.minimum is not None),
         "cost with": _curve(with_teleports, shown.floor, known=shown.minimum is not None),
     }

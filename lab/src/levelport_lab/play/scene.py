@@ -86,7 +86,7 @@ class Landscape:
     function: Callable[[Tensor], Tensor]
     window: Window
     start: tuple[float, float]
-    minimisers: tuple[tuple[float, float], ...] = ()
+    minimizers: tuple[tuple[float, float], ...] = ()
     minimum: float | None = None
 
 
@@ -159,7 +159,7 @@ def landscape(state: State) -> Landscape:
     if state.function == TYPED:
         return Landscape("your function", read(state.expression), _TYPED_WINDOW, (2.0, 1.0))
     known = function_named(state.function)
-    return Landscape(known.name, known, known.window, known.start, known.minimisers, known.minimum)
+    return Landscape(known.name, known, known.window, known.start, known.minimizers, known.minimum)
 
 
 def scene(state: State) -> Scene:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from levelport_lab.problems.optima import Optimum as Optimum
     from levelport_lab.problems.optima import OptimumError as OptimumError
     from levelport_lab.problems.registry import PROBLEM_NAMES as PROBLEM_NAMES
-    from levelport_lab.problems.registry import REGULARISATION as REGULARISATION
+    from levelport_lab.problems.registry import REGULARIZATION as REGULARIZATION
     from levelport_lab.problems.registry import problem as problem
     from levelport_lab.problems.storage import DataError as DataError
 
@@ -34,7 +34,7 @@ _HOME = {
     "OptimumError": "optima",
     "PROBLEM_NAMES": "registry",
     "Problem": "benchmark_problem",
-    "REGULARISATION": "registry",
+    "REGULARIZATION": "registry",
     "data_info": "datasets",
     "fetch": "fetching",
     "load_data": "datasets",

@@ -121,8 +121,8 @@ def load_data(name: str) -> DataSet:
         return _frozen(DataSet(info, X, y))
     if name == "mnist":
         images, labels, test_images, test_labels = storage.load(name)
-        test = (_normalised_pixels(test_images), test_labels.astype(np.int64))
-        return _frozen(DataSet(info, _normalised_pixels(images), labels.astype(np.int64), test))
+        test = (_normalized_pixels(test_images), test_labels.astype(np.int64))
+        return _frozen(DataSet(info, _normalized_pixels(images), labels.astype(np.int64), test))
     if name.startswith("mnist-first"):
         whole, first = load_data("mnist"), slice(info.training_samples)
         return _frozen(DataSet(info, whole.X[first], whole.y[first], whole.test))
@@ -135,7 +135,7 @@ def _frozen(data: DataSet) -> DataSet:
     return data
 
 
-def _normalised_pixels(images: NDArray[Any]) -> NDArray[np.float32]:
+def _normalized_pixels(images: NDArray[Any]) -> NDArray[np.float32]:
     """Pixels scaled to [0, 1], then by MNIST's mean .1307 and standard deviation .3081; float32 to spare memory."""
     pixels = images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
     return (pixels - np.float32(0.1307)) / np.float32(0.3081)

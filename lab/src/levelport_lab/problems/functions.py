@@ -85,7 +85,7 @@ class TestFunction:
 
     Attributes:
         name, function: how to call it.
-        minimisers: all global minimizers known.
+        minimizers: all global minimizers known.
         minimum: its value there.
         start: where demonstrations start.
         window: (left, right, bottom, top) of a picture.
@@ -93,7 +93,7 @@ class TestFunction:
 
     name: str
     function: Callable[[Tensor], Tensor]
-    minimisers: tuple[tuple[float, float], ...]
+    minimizers: tuple[tuple[float, float], ...]
     minimum: float
     start: tuple[float, float]
     window: tuple[float, float, float, float]

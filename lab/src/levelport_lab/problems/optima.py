@@ -44,18 +44,18 @@ class Optimum:
     """inf f: the best value known, and one that f never falls below.
 
     Attributes:
-        value: f at ``minimiser``, or the infimum where it is not attained.
+        value: f at ``minimizer``, or the infimum where it is not attained.
         lower_bound: f ≥ this everywhere; proven, rounding included, where ``certified``.
         attained: whether a minimizer exists; None where that is not known.
         how: how the value was found and why the bound holds.
-        minimiser: the flat parameters, where there are any to give.
+        minimizer: the flat parameters, where there are any to give.
     """
 
     value: float
     lower_bound: float
     attained: bool | None
     how: str
-    minimiser: tuple[float, ...] | None = None
+    minimizer: tuple[float, ...] | None = None
 
     @property
     def gap(self) -> float:
@@ -69,9 +69,9 @@ class Optimum:
 
     def point(self, dtype: torch.dtype = torch.float64) -> Tensor:
         """The minimizer as a tensor."""
-        if self.minimiser is None:
+        if self.minimizer is None:
             raise OptimumError("The infimum is not attained, or its minimizer was not kept, so there is no point.")
-        return torch.tensor(self.minimiser, dtype=dtype)
+        return torch.tensor(self.minimizer, dtype=dtype)
 
 
 def optimum(problem: Problem, *, refresh: bool = False) -> Optimum:
@@ -124,7 +124,7 @@ def _newton_optimum(objective: LinearObjective) -> Optimum:
         lower_bound=max(lower, 0.0),
         attained=True if math.isfinite(gap) else None,
         how=f"{solution.steps} Newton steps, gradient norm {evaluation.gradient_norm:.1e}",
-        minimiser=tuple(solution.x.tolist()),
+        minimizer=tuple(solution.x.tolist()),
     )
 
 
@@ -144,9 +144,9 @@ def _unpenalised(objective: LinearObjective, loss: LogisticLoss, found: Optimum)
     if not reduced.certified:
         return replace(found, how=f"{found.how}; float64 does not resolve the minimum well enough for a proof")
     if not bool(free.any()):
-        minimiser = tuple((Vt[:rank].T @ reduced.point()).tolist())
+        minimizer = tuple((Vt[:rank].T @ reduced.point()).tolist())
         how = f"{reduced.how}, on the {rank}-dimensional span of the samples"
-        return replace(reduced, how=how, minimiser=minimiser)
+        return replace(reduced, how=how, minimizer=minimizer)
     share = len(rest) / objective.samples
     how = f"{int(free.sum())} of {objective.samples} samples can be satisfied for free; the others by {reduced.how}"
     return Optimum(share * reduced.value, share * reduced.lower_bound, attained=False, how=how)
@@ -179,7 +179,7 @@ def _read(path: Path, problem: Problem) -> Optimum | None:
         record = content["record"]
         if content["sha256"] != _checksum(record) or record.pop("key") != _key(problem):
             return None
-        minimiser = record.pop("minimiser")
-        return Optimum(**record, minimiser=None if minimiser is None else tuple(minimiser))
+        minimizer = record.pop("minimizer")
+        return Optimum(**record, minimizer=None if minimizer is None else tuple(minimizer))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

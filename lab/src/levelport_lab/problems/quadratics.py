@@ -24,14 +24,14 @@ class Quadratic(Objective):
 
     deterministic = True
 
-    def __init__(self, eigenvalues: Tensor, eigenvectors: Tensor, minimiser: Tensor, minimum: float = 0.0) -> None:
+    def __init__(self, eigenvalues: Tensor, eigenvectors: Tensor, minimizer: Tensor, minimum: float = 0.0) -> None:
         super().__init__()
         if bool((eigenvalues < 0).any()):
             raise ObjectiveError("the eigenvalues of a convex quadratic must not be negative.")
         self.eigenvalues = eigenvalues
         self.eigenvectors = eigenvectors
         self.hessian = (eigenvectors * eigenvalues) @ eigenvectors.T
-        self.minimiser = minimiser
+        self.minimizer = minimizer
         self.minimum = minimum
         self.dimension = len(eigenvalues)
         self.dtype = eigenvalues.dtype
@@ -45,15 +45,15 @@ class Quadratic(Objective):
         d = len(eigenvalues)
         gaussian = torch.randn(d, d, generator=generator, dtype=torch.float64)
         orthonormal = torch.linalg.qr(gaussian).Q.to(eigenvalues)
-        minimiser = torch.randn(d, generator=generator, dtype=torch.float64).to(eigenvalues)
-        return cls(eigenvalues, orthonormal, minimiser, minimum)
+        minimizer = torch.randn(d, generator=generator, dtype=torch.float64).to(eigenvalues)
+        return cls(eigenvalues, orthonormal, minimizer, minimum)
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         return _QuadraticPoint(x, self)
 
     def largest_gradient_norm(self, x: Tensor) -> float:
         """sqrt(2 λ_max (f(x) - f*)): the exact optimal value of the teleportation problem from ``x``."""
-        residual = x - self.minimiser
+        residual = x - self.minimizer
         gap = 0.5 * float(residual @ (self.hessian @ residual))
         return math.sqrt(2.0 * float(self.eigenvalues.max()) * gap)
 
@@ -67,11 +67,11 @@ class _QuadraticPoint(Point):
     def _evaluate_image(self) -> Tensor:
         """H (x - w*), which is the gradient and half of the value."""
         if self._image is None:
-            self._image = self._objective.hessian @ (self.x - self._objective.minimiser)
+            self._image = self._objective.hessian @ (self.x - self._objective.minimizer)
         return self._image
 
     def _evaluate_value(self) -> Tensor:
-        residual = self.x - self._objective.minimiser
+        residual = self.x - self._objective.minimizer
         return 0.5 * torch.dot(residual, self._evaluate_image()) + self._objective.minimum
 
     def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:

@@ -10,7 +10,7 @@ from levelport_lab.problems.catalogue import UCI
 from levelport_lab.problems.datasets import data_info
 from levelport_lab.problems.models import parse_model
 
-REGULARISATION = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+REGULARIZATION = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 """The six strengths of the paper's performance profiles."""
 
 _PAPER = [f"{model}/{data}" for model in ("logreg", "mlp-relu-100-100") for data in UCI]

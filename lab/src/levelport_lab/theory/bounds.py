@@ -183,7 +183,7 @@ def audit(
             start,
             iterations,
             minimum=found.value,
-            minimiser=found.x,
+            minimizer=found.x,
             schedule=when,
             oracle=exact_or_solved(objective, start, found),
             newton=newton,

@@ -150,7 +150,7 @@ def constants_of(objective: Objective, start: Tensor, minimum: Minimum | None = 
     gap = level - found.value
     distance = float(torch.linalg.vector_norm(start - found.x))
     if not gap > 0.0:
-        raise ValueError("the start is already a minimiser: there is no sub-level set to measure. Start elsewhere.")
+        raise ValueError("the start is already a minimizer: there is no sub-level set to measure. Start elsewhere.")
     hessian = constant_hessian(objective)
     if hessian is not None:
         return _quadratic_constants(hessian, distance, gap, found)

@@ -246,7 +246,7 @@ def _certificate(
         start.x,
         1,
         minimum=constants.minimum.value,
-        minimiser=constants.minimum.x,
+        minimizer=constants.minimum.x,
         schedule={0},
         oracle=lambda point: landed,
     )

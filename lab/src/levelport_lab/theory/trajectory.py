@@ -131,16 +131,16 @@ def solver_oracle(objective: Objective, solver: str = "auto", *, max_hvps: int =
     return oracle
 
 
-def quadratic_oracle(objective: Objective, hessian: Tensor, minimiser: Tensor) -> Oracle:
+def quadratic_oracle(objective: Objective, hessian: Tensor, minimizer: Tensor) -> Oracle:
     """The exact teleport w* ± sqrt(2δ/λ_max) v_max of a convex quadratic, to the nearer of the two maximizers."""
     eigenvalues, vectors = torch.linalg.eigh(hessian)
     top, direction = float(eigenvalues[-1]), vectors[:, -1]
 
     def oracle(point: Point) -> Point:
-        residual = point.x - minimiser
+        residual = point.x - minimizer
         gap = 0.5 * float(residual @ (hessian @ residual))
         sign = -1.0 if float(residual @ direction) < 0.0 else 1.0
-        return objective.at(minimiser + sign * math.sqrt(2.0 * gap / top) * direction, curvature=True)
+        return objective.at(minimizer + sign * math.sqrt(2.0 * gap / top) * direction, curvature=True)
 
     return oracle
 
@@ -151,7 +151,7 @@ def descend(
     iterations: int,
     *,
     minimum: float,
-    minimiser: Tensor,
+    minimizer: Tensor,
     schedule: Set[int] = frozenset(),
     oracle: Oracle | None = None,
     newton: bool = False,
@@ -178,13 +178,13 @@ def descend(
         rows.append(
             Iteration(
                 gap=point.value - minimum,
-                distance=float(torch.linalg.vector_norm(point.x - minimiser)),
+                distance=float(torch.linalg.vector_norm(point.x - minimizer)),
                 gradient_norm=landed.gradient_norm,
                 teleported=scheduled and not newton,
                 step=step,
                 curvature=certificate.curvature,
                 alignment=certificate.alignment,
-                distance_after_teleport=float(torch.linalg.vector_norm(landed.x - minimiser)),
+                distance_after_teleport=float(torch.linalg.vector_norm(landed.x - minimizer)),
                 landed=landed.x,
                 growth=landed.gradient_norm / point.gradient_norm if point.gradient_norm > 0.0 else 1.0,
                 drop=point.value - landed.value,

@@ -18,7 +18,7 @@ from levelport_lab.choices import Tier
 from levelport_lab.engine.spec import Run, RunSpec
 
 _ALL_ENTRIES = 15  # largest dimension with all ends
-_GRADIENT = 1e-5  # norm at a minimiser in many dimensions
+_GRADIENT = 1e-5  # norm at a minimizer in many dimensions
 _SAMPLED = {"regular": 5, "curved": 15, "large": 2, "network": 5}
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from levelport.goals.chart import Region, Site
 from levelport.goals.feasible_sqp import Descent, feasible_sqp
-from levelport.goals.goal import Aim, Reading
+from levelport.goals.goal import Aim, Reading, sine_of_opposition
 from levelport.goals.pairs import Pairs
 from levelport.goals.recycled import Recycled
 from levelport.goals.result import EndStatus
@@ -216,8 +216,5 @@ def _angle(site: Site, reading: Reading, pairs: Pairs) -> float:
     """sin ∠(p, -g) in the metric of B⁻¹."""
     p, g = reading.gradient, site.gradient
     w, v = pairs.solve(p), pairs.solve(g)
-    size = float(p @ w) * float(g @ v)
-    if not size > 0.0:
-        return math.nan
-    cosine = float(p @ v) / math.sqrt(size)
-    return math.sqrt(max(0.0, 1.0 - cosine * cosine)) if cosine < 0.0 else 1.0
+    pw, gv = float(p @ w), float(g @ v)
+    return sine_of_opposition(float(p @ v), pw, gv) if pw > 0.0 and gv > 0.0 else math.nan

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from levelport.goals.chart import Region, Site
-from levelport.goals.goal import Aim, Reading
+from levelport.goals.goal import Aim, Reading, sine_of_opposition
 from levelport.goals.pairs import Pairs
 
 _FIRST = 1e-2  # length of the first step, relative to x
@@ -69,8 +69,7 @@ class Descent:
         """Take angle and price at the present point."""
         p, g = self.reading.gradient, self.site.gradient
         pp, gg, pg = float(p @ p), float(g @ g), float(p @ g)
-        cosine = pg / math.sqrt(pp * gg) if pp > 0.0 and gg > 0.0 else 0.0
-        self.sine = math.sqrt(max(0.0, 1.0 - cosine * cosine)) if cosine < 0.0 else 1.0
+        self.sine = sine_of_opposition(pg, pp, gg)
         self.price = max(0.0, -pg / gg) if gg > 0.0 else 0.0
         if math.isnan(self.first_gradient):
             self.first_gradient = math.sqrt(pp)

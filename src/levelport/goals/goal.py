@@ -18,6 +18,15 @@ from levelport.objective import Objective, Point
 from levelport.objectives.structure import Variables
 
 
+def sine_of_opposition(pg: float, pp: float, gg: float) -> float:
+    """sin ∠(p, -g) from ⟨p, g⟩, ⟨p, p⟩ and ⟨g, g⟩ in any metric; 1 if p and g do not oppose each other.
+
+    The roots are divided by one after the other, because the product of two tiny squares is zero.
+    """
+    cosine = pg / math.sqrt(pp) / math.sqrt(gg) if pp > 0.0 and gg > 0.0 else 0.0
+    return math.sqrt(max(0.0, 1.0 - cosine * cosine)) if cosine < 0.0 else 1.0
+
+
 class LinearGoal(Objective):
     """h(x) = ⟨c, x⟩ in closed form, free of charge."""
 

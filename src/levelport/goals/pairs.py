@@ -66,12 +66,14 @@ class Pairs:
         sy, ss, yy = float(s @ y), float(s @ s), float(y @ y)
         if not (ss > 0.0 and yy > 0.0 and math.isfinite(sy) and math.isfinite(yy)):
             return False
-        if damp and self.scale is not None and sy <= _LEAST_COSINE * math.sqrt(ss * yy):
+        if damp and self.scale is not None and sy <= _LEAST_COSINE * math.sqrt(ss) * math.sqrt(yy):
             sBs = ss / self.scale
+            if not sBs > sy:
+                return False
             share = (1.0 - _DAMPED) * sBs / (sBs - sy)
             y = share * y + ((1.0 - share) / self.scale) * s
             sy, yy = float(s @ y), float(y @ y)
-        if not sy > _LEAST_COSINE * math.sqrt(ss * yy):
+        if not (sy > _LEAST_COSINE * math.sqrt(ss) * math.sqrt(yy) and yy > 0.0):
             return False
         if len(self._pairs) == self.memory:
             self._pairs.pop(0)

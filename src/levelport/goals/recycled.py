@@ -63,8 +63,8 @@ class Recycled:
             if value > 0.0 and self._scale * energy <= eps * value:
                 return True
             image = self._times(search)
-            curvature = float(search @ image)
-            if not curvature > eps * math.sqrt(float(search @ search) * float(image @ image)):
+            curvature, size = float(search @ image), float(image @ image)
+            if not (size > 0.0 and curvature > eps * math.sqrt(float(search @ search)) * math.sqrt(size)):
                 break
             along = energy / curvature
             gains.append(along * energy)
@@ -73,7 +73,7 @@ class Recycled:
             root = 1.0 / math.sqrt(curvature)
             self._S = torch.cat([self._S, root * search[None]])
             self._Y = torch.cat([self._Y, root * image[None]])
-            self._scale = curvature / float(image @ image)
+            self._scale = curvature / size
             window = max(_WINDOW, len(gains) // 4)
             if len(gains) >= window and sum(gains[-window:]) <= relative * value:
                 self._solved = p

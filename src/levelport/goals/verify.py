@@ -48,6 +48,8 @@ def second_look(region: Region, aim: Aim, site: Site, reading: Reading) -> Secon
     if not (gg > 0.0 and pg < 0.0):
         return None
     price = -pg / gg
+    if not 0.0 < price < math.inf:
+        return None
 
     def pulled(point: Point) -> Tensor:
         T = region.chart.matrix

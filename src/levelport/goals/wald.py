@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from levelport.goals.chart import Region, Site
-from levelport.goals.goal import Aim, Reading
+from levelport.goals.goal import Aim, Reading, sine_of_opposition
 from levelport.goals.pairs import Pairs
 
 _FAR = 4.0  # excess over the level, in units of the rise and of the model's own drop, from which a step is shortened
@@ -112,10 +112,7 @@ def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits
         if math.isnan(search.wald):
             search.wald = gain
         search.gains.append(gain)
-        cosine = (
-            (gain - kappa * pw) / (math.sqrt(pw) * math.sqrt(gv)) if gv > 0.0 else 0.0
-        )  # of p and g in the metric of B⁻¹
-        search.angle = math.sqrt(max(0.0, 1.0 - cosine * cosine)) if cosine < 0.0 else 1.0
+        search.angle = sine_of_opposition(gain - kappa * pw, pw, gv)  # in the metric of B⁻¹
         resolution = 4.0 * eps * abs(search.reading.value)
         small = search.angle <= _ANGLE or gain <= resolution or not region.chart.whitens
         if search.width > 0.0 and small and search.remaining <= max(limits.tol * search.width, resolution):

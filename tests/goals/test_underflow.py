@@ -1,0 +1,26 @@
+"""Gradients so small that products of their squares are zero."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from levelport.goals.goal import sine_of_opposition
+from levelport.goals.pairs import Pairs
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-100, 1.0, 1e100])
+def test_angle_of_tiny_and_huge_gradients(size: float) -> None:
+    """Products of tiny squares underflow: here ⟨p, p⟩ ⟨g, g⟩ is 1e-400 or 1e-800."""
+    p, g = torch.tensor([3.0, 4.0], dtype=torch.float64), torch.tensor([-4.0, -3.0], dtype=torch.float64)
+    pp, gg, pg = (float(a @ b) * size for a, b in ((p, p), (g, g), (p, g)))
+    assert sine_of_opposition(pg, pp, gg) == pytest.approx(7.0 / 25.0)
+    assert sine_of_opposition(-pg, pp, gg) == 1.0
+
+
+def test_pairs_refuse_what_has_no_scale() -> None:
+    pairs = Pairs.around_identity(None)
+    s = torch.full((2,), 1e-170, dtype=torch.float64)
+    assert not pairs.learn(s, s)
+    assert not pairs.learn(s, -s, damp=True)
+    assert not pairs.learn(1e170 * s, s)

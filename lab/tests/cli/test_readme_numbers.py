@@ -34,10 +34,11 @@ def test_minimize_beside_lbfgs() -> None:
 
 
 def test_interval_beside_minos() -> None:
-    ours, minos, dimension = said("interval")
+    ours, slsqp, minos, dimension = said("interval")
     row = f"logistic d {dimension:.0f}"
     assert round(cell("intervals", "cost per end", row, "levelport"), 1) == ours
     assert cell("intervals", "cost per end", row, "MINOS, gradients") == minos
+    assert cell("intervals", "cost per end", row, "SLSQP") == slsqp
 
 
 def test_improve_beside_slsqp() -> None:
@@ -48,10 +49,12 @@ def test_improve_beside_slsqp() -> None:
 
 
 def test_teleport_of_best_known() -> None:
-    assert said("teleport") == [cell("solvers", "solvers, 50 HVPs", "auto", "statistical")]
+    groups = ("statistical", "smooth")
+    assert said("teleport") == [cell("solvers", "solvers, 50 HVPs", "auto", group) for group in groups]
 
 
 def test_training_with_line_search() -> None:
-    ratio, networks = said("Teleported")
-    assert cell("safety", "safety of arms", "ArmijoSGD, default", "median at the end") == ratio
-    assert cell("safety", "safety of arms", "ArmijoSGD, default", "networks") == networks
+    numbers = iter(said("Teleported"))
+    for row in ("ArmijoSGD, PINNs", "ArmijoSGD, other sets"):
+        assert cell("safety", "safety at equal cost", row, "median at the end") == next(numbers)
+        assert cell("safety", "safety at equal cost", row, "networks") == next(numbers)

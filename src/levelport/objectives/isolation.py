@@ -81,9 +81,9 @@ def restoring(action: Callable[[], object]) -> Iterator[None]:
             try:
                 _settle(action)
             except Exception:
-                raise
+                raise  # of the action itself, which is settled by it
             except BaseException as error:
-                interrupt = error
+                interrupt = error  # comes again after the action
         if interrupt is not None:
             raise interrupt
 

@@ -132,33 +132,28 @@ class ParametersObjective(Objective):
 
 
 @contextmanager
-def without_gradients(parameters: list[Tensor]) -> Iterator[None]:
+def _set_aside(attribute: str, parameters: list[Tensor]) -> Iterator[None]:
+    """Set ``attribute`` of the parameters to None, and afterwards to what it was."""
+    before = [getattr(parameter, attribute) for parameter in parameters]
+
+    def restore() -> None:
+        for parameter, kept in zip(parameters, before, strict=True):
+            setattr(parameter, attribute, kept)
+
+    with restoring(restore):
+        for parameter in parameters:
+            setattr(parameter, attribute, None)
+        yield
+
+
+def without_gradients(parameters: list[Tensor]) -> AbstractContextManager[None]:
     """Nothing is in ``.grad`` at first, and afterwards what was there before."""
-    gradients = [parameter.grad for parameter in parameters]
-
-    def restore() -> None:
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
-
-    with restoring(restore):
-        for parameter in parameters:
-            parameter.grad = None
-        yield
+    return _set_aside("grad", parameters)
 
 
-@contextmanager
-def _unhooked(parameters: list[Tensor]) -> Iterator[None]:
+def _unhooked(parameters: list[Tensor]) -> AbstractContextManager[None]:
     """Hooks that clip or mask gradients for the steps would make ∇f the gradient of no function."""
-    hooks = [parameter._backward_hooks for parameter in parameters]
-
-    def restore() -> None:
-        for parameter, kept in zip(parameters, hooks, strict=True):
-            parameter._backward_hooks = kept
-
-    with restoring(restore):
-        for parameter in parameters:
-            parameter._backward_hooks = None
-        yield
+    return _set_aside("_backward_hooks", parameters)
 
 
 class _ParameterPoint(Point):

@@ -354,6 +354,7 @@ def method_named(method: str | StepRule) -> StepRule:
     if method not in METHODS:
         raise checks.unknown_name("method", method, METHODS)
     rule = METHODS[method]
+    # All rules are dataclasses, which StepRule itself, a base without fields, cannot say.
     if any(setting.default is MISSING for setting in fields(rule)):  # type: ignore[arg-type]
         raise ValueError(
             f"method {method!r} needs a step size: pass method=levelport.optim.{rule.__name__}(0.1), for example."

@@ -206,7 +206,7 @@ class Teleported(FlatOptimizer):
             self.wrapped.step()  # the gradients are there
         else:
             step_loss.settle(teleporter.moved)
-            self.wrapped.step(step_loss)  # type: ignore[arg-type]
+            self.wrapped.step(step_loss)  # type: ignore[arg-type]  # returns a tensor, where torch says float
         teleporter.spent += step_loss.cost
         return loss
 

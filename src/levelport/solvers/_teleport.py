@@ -96,7 +96,7 @@ def teleport(
         seen = None if callback is None else lambda row, point: callback(row, weighted.underneath(point))
         move = move_from(weighted.around(start), weighted, chosen, level_set=level_set, callback=seen)
         point = weighted.underneath(move.point)
-    # The same result around the user's own kind of variables.
+    # The same result around the user's own kind of variables, which the type of ``replace`` does not allow to change.
     return cast("TeleportResult[X]", replace(move.result, x=structure.assemble(structure.leaves(point.x))))  # type: ignore[arg-type]
 
 

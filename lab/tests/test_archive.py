@@ -60,15 +60,6 @@ def test_what_is_not_asked_for_is_not_exported(tmp_path: Path) -> None:
     assert zipfile.ZipFile(tmp_path / "a.zip").namelist() == [f"{key}.parquet"]
 
 
-def test_a_copy_under_another_name_is_exported(tmp_path: Path) -> None:
-    """The store knows it by the key inside; in the archive it has its own name."""
-    store = Store(tmp_path / "store")
-    key = put(store, 1)
-    store.path(key).rename(store.shards / "copy of it.parquet")
-    assert export_results(store, [key], tmp_path / "a.zip").done == [key]
-    assert import_results(Store(tmp_path / "other"), tmp_path / "a.zip") == Imported(new=1, known=0, damaged=())
-
-
 def test_archives_are_not_trusted(tmp_path: Path) -> None:
     """Damaged shards, shards under another's name, and names that lead elsewhere."""
     store, other = Store(tmp_path / "store"), Store(tmp_path / "other")
@@ -151,17 +142,16 @@ def test_entry_that_is_too_large_is_left_out(tmp_path: Path, monkeypatch: pytest
 
 
 def test_shard_that_unpacks_to_too_much_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A zip of its own size, with a shard inside that repeats one number; with a checksum or without."""
+    """A zip of its own size, with a shard inside that repeats one number."""
     other, spec = Store(tmp_path / "other"), Squares(1)
     other.put(spec, [Run(final_value=1.0, curves={"zeros": np.zeros(200_000)})], 1.0, {})
-    path = other.path(spec.key)
-    for content in (path.read_bytes(), path.read_bytes().replace(b"sha256", b"sha257")):
-        assert len(content) < 20_000
-        with zipfile.ZipFile(tmp_path / "large.zip", "w") as file:
-            file.writestr(path.name, content)
-        monkeypatch.setattr(store_module, "MOST_BYTES", 40_000)
-        (said,) = import_results(Store(tmp_path / "store"), tmp_path / "large.zip").damaged
-        assert "it would unpack to" in said
+    content = other.path(spec.key).read_bytes()
+    assert len(content) < 20_000
+    with zipfile.ZipFile(tmp_path / "large.zip", "w") as file:
+        file.writestr(other.path(spec.key).name, content)
+    monkeypatch.setattr(store_module, "MOST_BYTES", 40_000)
+    (said,) = import_results(Store(tmp_path / "store"), tmp_path / "large.zip").damaged
+    assert "it would unpack to" in said
 
 
 def test_entry_that_lies_about_its_size_is_left_out(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from arithmetic import Squares
 
-from levelport_lab.engine.spec import Run, RunSpec, choose
+from levelport_lab.engine.spec import Run, RunSpec
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,3 @@ def test_values_without_a_stable_form_are_refused(value: object) -> None:
 def test_not_a_number_is_refused() -> None:
     with pytest.raises(ValueError, match="JSON"):
         _ = Outer(None, other=math.nan).key
-
-
-def test_choose_takes_the_smallest_finite_final_loss() -> None:
-    values = [math.nan, 3.0, math.inf, 2.0, 2.5]
-    runs = choose([Run(setting=i, final_value=v, curves={"a": np.ones(2)}) for i, v in enumerate(values)])
-    assert [run.chosen for run in runs] == [False, False, False, True, False]
-    assert [bool(run.curves) for run in runs] == [False, False, False, True, False]
-
-
-def test_choose_keeps_the_first_where_all_diverged() -> None:
-    runs = choose([Run(final_value=math.inf), Run(final_value=math.nan)])
-    assert [run.chosen for run in runs] == [True, False]

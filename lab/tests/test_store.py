@@ -102,22 +102,6 @@ def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
         assert (found.results, len(found.damaged)) == ({}, 1)
 
 
-@pytest.mark.parametrize("what", [None, "spec"])
-def test_shards_without_checksum_stay_readable(tmp_path: Path, what: str | None) -> None:
-    """Version 0.1.0 wrote none; there the key still vouches for the specification."""
-    store, spec = Store(tmp_path), Squares(3)
-    put(store, spec)
-    table = pq.read_table(store.path(spec.key))
-    about = json.loads(table.schema.metadata[b"levelport"])
-    del about["sha256"]
-    if what == "spec":
-        about["spec"]["n"] = 4
-    pq.write_table(table.replace_schema_metadata({"levelport": json.dumps(about)}), store.path(spec.key))
-    found = store.look([spec.key])
-    assert len(found.damaged) == (what is not None)
-    assert len(found.results) == (what is None)
-
-
 def test_shard_that_unpacks_to_too_much_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, spec = Store(tmp_path), Squares(3)
     store.put(spec, [Run(final_value=1.0, curves={"zeros": np.zeros(200_000)})], 0.5, ENVIRONMENT)
@@ -157,16 +141,25 @@ def test_a_shard_that_cannot_be_read_now_stays(
     assert set(store.look().results) == {Squares(1).key}
 
 
-def test_copies_count_once(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    spec = Squares(3)
+def test_files_under_other_names_are_not_read(tmp_path: Path) -> None:
+    store, spec = Store(tmp_path), Squares(3)
     put(store, spec)
     put(store, spec)
-    shutil.copy(store.path(spec.key), store.shards / f"{spec.key} (copy).parquet")
+    for name in (f"{spec.key} (copy)", "notes", "ABCDEFABCDEFABCDEFAB"):
+        shutil.copy(store.path(spec.key), store.shards / f"{name}.parquet")
     found = store.look()
-    assert len(found.results) == 1
-    assert found.duplicates == 1
-    assert "counts once" in found.sentences()[0]
+    assert (list(found.results), found.damaged) == ([spec.key], [])
+
+
+def test_shard_without_a_checksum_is_set_aside(tmp_path: Path) -> None:
+    store, spec = Store(tmp_path), Squares(3)
+    put(store, spec)
+    table = pq.read_table(store.path(spec.key))
+    about = json.loads(table.schema.metadata[b"levelport"])
+    del about["sha256"]
+    pq.write_table(table.replace_schema_metadata({"levelport": json.dumps(about)}), store.path(spec.key))
+    (line,) = store.look().damaged
+    assert "it has no checksum" in line
 
 
 def test_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,17 +136,3 @@ def _plain(value: Any) -> Any:
         f"a run specification holds a {type(value).__name__} ({value!r}); use numbers, strings, None, tuples and "
         "frozen dataclasses only, so that its hash means the same everywhere."
     )
-
-
-def choose(runs: list[Run]) -> list[Run]:
-    """Mark the run with the smallest finite final loss as chosen, the first one if there is none.
-
-    This is the paper's rule: step sizes are selected by the training loss at the end. The curves of the others are
-    dropped.
-    """
-    finite = [index for index, run in enumerate(runs) if math.isfinite(run.final_value)]
-    best = min(finite, key=lambda index: runs[index].final_value) if finite else 0
-    return [
-        dataclasses.replace(run, chosen=index == best, curves=run.curves if index == best else {})
-        for index, run in enumerate(runs)
-    ]

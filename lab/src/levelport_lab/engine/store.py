@@ -2,9 +2,9 @@
 
 * A shard is there in full or not at all (:mod:`levelport_lab.problems.atomic`).
 * Its name is the key of the specification. Two processes that compute the same task write the same name: the second
-  rename replaces the first, and nothing is counted twice. Copies under other names are recognized by the key inside.
+  rename replaces the first, and nothing is counted twice. Files under other names are not read.
 * A shard carries, in its metadata, the SHA-256 of all its other bytes, which is compared before anything else looks at
-  them. Shards of version 0.1.0 have none; parquet's checksums of pages protect their runs, the key their specification.
+  them.
 * A shard whose content is damaged, or belongs to another name, is moved to ``damaged/`` and reported; its task counts
   as not done. One that the system does not let us read (rights, open files, memory, the disk) may be whole: it stays,
   and the trouble is an error.
@@ -44,21 +44,15 @@ SCHEMA = pa.schema(
     ]
 )
 
-
 MOST_BYTES = 256 * 2**20
 """The most that a shard may unpack to; the largest of the paper's tasks has less than a hundredth of it."""
 
-_ABOUT = {"key", "spec", "seconds", "environment"}
-"""What a shard says beside its runs; one with a checksum says ``sha256`` as well, and nothing else."""
+_NAME = re.compile(r"[0-9a-f]{20}\.parquet")
 _SAID = re.compile(rb'"sha256": "([0-9a-f]{64})"')
 
 
 class StoreError(OSError):
     """Results cannot be written or the store cannot be used; the message says what is safe and what to do."""
-
-
-class TooLargeError(ValueError):
-    """A shard would unpack to more than any task has."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +78,10 @@ class TaskResult:
 
 @dataclass
 class Found:
-    """The contents of a store: results and their files by key, and everything out of the ordinary."""
+    """The contents of a store: results by key, and everything out of the ordinary."""
 
     results: dict[str, TaskResult] = field(default_factory=dict)
-    paths: dict[str, Path] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
-    duplicates: int = 0
     leftovers: int = 0
 
     @property
@@ -105,8 +97,6 @@ class Found:
     def sentences(self) -> list[str]:
         """Return the sentences to show; empty if nothing is wrong."""
         said = [f"A damaged shard was set aside and its task will run again: {line}" for line in self.damaged]
-        if self.duplicates:
-            said.append(f"{self.duplicates} shard(s) repeat a task that is already there; each task counts once.")
         if self.leftovers:
             said.append(f"{self.leftovers} unfinished file(s) of interrupted processes were removed.")
         return said
@@ -152,7 +142,7 @@ class Store:
         table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata({"levelport": json.dumps(about)}))
         try:
             with replacing(self.path(spec.key)) as temporary:
-                pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+                pq.write_table(table, temporary, compression="zstd")
                 _sign(temporary)
         except OSError as error:
             raise StoreError(
@@ -165,22 +155,17 @@ class Store:
         found = Found(leftovers=remove_leftovers(self.shards))
         wanted = None if keys is None else set(keys)
         for path in sorted(self.shards.glob("*.parquet")):
-            if wanted is not None and path.stem not in wanted and len(path.stem) == 20:
+            if not is_shard(path.name) or (wanted is not None and path.stem not in wanted):
                 continue
             result = self._read(path, found)
-            if result is None or (wanted is not None and result.key not in wanted):
-                continue
-            if result.key in found.results:
-                found.duplicates += 1
-                if path.stem != result.key:
-                    continue
-            found.results[result.key], found.paths[result.key] = result, path
+            if result is not None:
+                found.results[result.key] = result
         return found
 
     def _read(self, path: Path, found: Found) -> TaskResult | None:
         try:
             about, rows = _unpacked(path)
-            if len(path.stem) == 20 and " " not in path.stem and about["key"] != path.stem:
+            if about["key"] != path.stem:
                 raise ValueError(f"its content belongs to the task {about['key']}")
             runs = tuple(_run(row) for row in rows)
             return TaskResult(about["key"], about["spec"], runs, about["seconds"], about["environment"])
@@ -203,18 +188,20 @@ class Store:
             return None
 
 
+def is_shard(name: str) -> bool:
+    """Return True if a file's name is a key with the suffix of a shard."""
+    return _NAME.fullmatch(name) is not None
+
+
 def _unpacked(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return what a shard says and its rows; raise ValueError if it is too large or not what was written."""
     content = path.read_bytes()
     place = _place(content)
-    if place is not None:
-        if content[slice(*place)].decode() != _checksum(content, place):
-            raise ValueError("its checksum is wrong")
-        check_size(path)
-    table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
+    if content[slice(*place)].decode() != _checksum(content, place):
+        raise ValueError("its checksum is wrong")
+    _check_size(path)
+    table = pq.read_table(path, partitioning=None)
     about = json.loads(table.schema.metadata[b"levelport"])
-    if set(about) - ({"sha256"} if place is not None else set()) != _ABOUT:
-        raise ValueError("its metadata are damaged")
     if key_of(canonical_text(about["spec"])) != about["key"]:
         raise ValueError("its specification does not belong to its key")
     if not table.num_rows:
@@ -222,8 +209,8 @@ def _unpacked(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return about, table.to_pylist()
 
 
-def check_size(path: Path) -> None:
-    """Raise :class:`TooLargeError` if a shard would unpack to more than :data:`MOST_BYTES`; only its footer is read.
+def _check_size(path: Path) -> None:
+    """Raise ValueError if a shard would unpack to more than :data:`MOST_BYTES`; only its footer is read.
 
     pyarrow aborts the process on some damaged footers: for files whose bytes have been checked.
     """
@@ -233,21 +220,22 @@ def check_size(path: Path) -> None:
         # Repeated values may be stored once, so that their number says more than the size of the pages.
         size = sum(max(column.total_uncompressed_size, 8 * column.num_values) for column in columns)
     if size > MOST_BYTES:
-        raise TooLargeError(f"it would unpack to {size} bytes; no task has more than {MOST_BYTES}")
+        raise ValueError(f"it would unpack to {size} bytes; no task has more than {MOST_BYTES}")
 
 
 def _sign(path: Path) -> None:
     """Put the checksum of the file in place of the zeros in its metadata."""
     content = path.read_bytes()
     place = _place(content)
-    assert place is not None
     path.write_bytes(content[: place[0]] + _checksum(content, place).encode() + content[place[1] :])
 
 
-def _place(content: bytes) -> tuple[int, int] | None:
-    """Return where in a shard the checksum begins and ends; metadata come last. None in shards without one."""
+def _place(content: bytes) -> tuple[int, int]:
+    """Return where in a shard the checksum begins and ends; metadata come last."""
     places = [match.span(1) for match in _SAID.finditer(content)]
-    return places[-1] if places else None
+    if not places:
+        raise ValueError("it has no checksum")
+    return places[-1]
 
 
 def _checksum(content: bytes, place: tuple[int, int]) -> str:

@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 
 @contextmanager
@@ -61,11 +60,8 @@ def _flush(path: Path) -> None:
 
 
 def _alive(process: int) -> bool:
-    if os.name == "nt":
-        # os.kill(process, 0) would send Ctrl-C on Windows, where 0 is the number of CTRL_C_EVENT.
-        import ctypes
-
-        return _alive_on_windows(process, ctypes.windll.kernel32)  # type: ignore[attr-defined]
+    if os.name == "nt":  # os.kill(process, 0) would send Ctrl-C there: what may be in use is left alone
+        return True
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):  # no system counts so far
@@ -73,19 +69,3 @@ def _alive(process: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _alive_on_windows(process: int, kernel32: Any) -> bool:
-    """Ask Windows for the exit code of ``process``; one that we may not open is alive."""
-    import ctypes
-
-    query_limited_information, access_denied, still_active = 0x1000, 5, 259
-    if process >= 2**32:
-        return False
-    handle = kernel32.OpenProcess(query_limited_information, False, process)
-    if not handle:
-        return bool(kernel32.GetLastError() == access_denied)
-    code = ctypes.c_ulong()
-    known = kernel32.GetExitCodeProcess(handle, ctypes.byref(code))
-    kernel32.CloseHandle(handle)
-    return not known or code.value == still_active

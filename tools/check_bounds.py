@@ -16,7 +16,7 @@ import numpy as np
 
 from levelport_lab.theory import certify, descend, rates, rates_stable
 from levelport_lab.theory.rates_stable import newton_steps
-from levelport_lab.theory.steps import recursion
+from levelport_lab.theory.steps import explicit_form, measured_form, recursion
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab" / "tests" / "theory"))
 from theory_problems import Case, logistic_case  # type: ignore[import-not-found]
@@ -49,8 +49,8 @@ def bounds(case: Case, schedule: frozenset[int]) -> list[tuple[str, list[float],
     known = {k: lam for k, lam in fixed.curvatures.items() if fixed.gaps[k] > 1e4 * case.rounding and lam > 0.0}
     steps = rates_stable.fixed_steps(K, known, L, R, stability, step)
     found += [
-        ("fixed, measured gaps", rates_stable.fixed_measured(fixed.gaps, steps), fixed.gaps, fixed.rounding),
-        ("fixed, explicit", rates_stable.fixed_explicit(steps), fixed.gaps, fixed.rounding),
+        ("fixed, measured gaps", measured_form(steps, fixed.gaps), fixed.gaps, fixed.rounding),
+        ("fixed, explicit", explicit_form(steps), fixed.gaps, fixed.rounding),
         (
             "fixed, strongly convex",
             rates.strongly_convex_sharp(gap, fixed.steps, L, mu),

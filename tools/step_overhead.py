@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from levelport import Every, Teleported, Teleporter
-from levelport_lab.bench.minibatch import BATCH, TASKS
+from minibatch_tasks import BATCH, TASKS
 
 STEPS = 50
 

@@ -12,6 +12,7 @@ from scipy.optimize import minimize as scipy_minimize
 from typer.testing import CliRunner
 
 from levelport.solvers import SQP, Monitor, TeleportProblem
+from levelport_lab.choices import Tier
 from levelport_lab.cli import app
 from levelport_lab.engine.backends import Backend
 from levelport_lab.engine.runner import Plan
@@ -461,6 +462,28 @@ def test_options_without_effect_are_named(words: str, said: str, tmp_path: Path)
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     assert done.stderr == said
+
+
+PROBES: dict[str, list[object]] = {
+    "sets": [("blood",), ("pima",)],
+    "regs": [(1e-3,), (1e-2,)],
+    "halves": [("stochastic",), ("deterministic",)],
+    "images": [1000],
+    "restarts": [1, 2],
+}
+
+
+@pytest.mark.parametrize("tier", ["smoke", "quick", "full"])
+@pytest.mark.parametrize("study", STUDIES.values(), ids=lambda study: study.name)
+def test_options_that_a_figure_takes_change_its_runs(study: Study, tier: Tier) -> None:
+    """All but the reference value f*, which only scores."""
+    plain = Setup(tier=tier)
+    found = {
+        name
+        for name, values in PROBES.items()
+        if any(study.specs(replace(plain, **{name: value})) != study.specs(plain) for value in values)
+    }
+    assert study.takes(tier) - {"reference"} == found
 
 
 def test_options_that_a_figure_takes_are_kept() -> None:

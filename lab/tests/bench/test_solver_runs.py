@@ -11,11 +11,12 @@ import torch
 
 from levelport.solvers import Monitor, Outcome, Solver, TeleportProblem
 from levelport.solvers.result import TeleportStatus
-from levelport_lab.bench.logistic_cases import LOGISTIC_CASES, ManyStartsSpec, end_of_ray
+from levelport_lab.bench.logistic_cases import LOGISTIC_CASES, ManyStartsSpec
 from levelport_lab.bench.solver_runs import BUDGETS, CONTESTANTS, Budget, Contestant, SolverSpec, score, specs
 from levelport_lab.bench.tables import best_known, solver_tables
 from levelport_lab.problems.quadratics import Quadratic
 from levelport_lab.problems.teleport_cases import GROUPS, MODELS, all_cases
+from levelport_lab.theory.sublevel import boundary
 
 SMALL = all_cases()["least squares@0"]
 
@@ -82,7 +83,7 @@ def test_ray_ends_on_the_level() -> None:
     quadratic = Quadratic.random(torch.tensor([2.0, 0.5], dtype=torch.float64), seed=0)
     direction = quadratic.eigenvectors[:, 0]
     # ½ · 2 t² = 9 at t = 3.
-    end = end_of_ray(quadratic, quadratic.minimizer, direction, 9.0)
+    end = quadratic.minimizer + boundary(quadratic, quadratic.minimizer, direction, 9.0) * direction
     torch.testing.assert_close(end, quadratic.minimizer + 3.0 * direction)
     assert quadratic.at(end).value <= 9.0
 

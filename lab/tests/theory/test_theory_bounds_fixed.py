@@ -9,6 +9,7 @@ from bound_checks import violations
 from theory_problems import Case, cases, quadratic_case, schedules
 
 from levelport_lab.theory import rates, rates_stable
+from levelport_lab.theory.steps import explicit_form, measured_form
 
 K = 10
 CASES = [case for case in cases() if case.constants.stability_upper.value < 1e3]
@@ -40,8 +41,8 @@ def test_bounds_hold_along_fixed_step_runs(
     curves = {
         "strongly convex": rates.strongly_convex(gap, run.steps, L, mu),
         "strongly convex, sharp": rates.strongly_convex_sharp(gap, run.steps, L, mu),
-        "measured": rates_stable.fixed_measured(run.gaps, steps),
-        "explicit": rates_stable.fixed_explicit(steps),
+        "measured": measured_form(steps, run.gaps),
+        "explicit": explicit_form(steps),
     }
     if step == after:
         curves["convex"] = rates.convex(K, rates.step_gain(step, L), R)

@@ -11,22 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from theory_problems import quadratic_case
 
-from levelport import FunctionObjective, LinearObjective, teleport
+from levelport import FunctionObjective, LinearObjective, ModuleObjective, teleport
 from levelport.numerics.newton import Minimum
 from levelport.solvers import Auto, Certificate
 from levelport_lab.problems.functions import flat_huber, huber2, second_order_huber
 from levelport_lab.theory import constants_of, rates
-from levelport_lab.theory.counterexamples import (
-    FarTeleport,
-    half_square,
-    relu_objective,
-    rescaled,
-)
+from levelport_lab.theory.counterexamples import FarTeleport, relu_objective
 from levelport_lab.theory.trajectory import descend, fixed_step
 
 
 def tensor(*entries: float) -> torch.Tensor:
     return torch.tensor(entries, dtype=torch.float64)
+
+
+def half_square(w: torch.Tensor) -> torch.Tensor:
+    """All points of a level set are alike: δ_{k+1} = (1 - η)² δ_k with or without teleporting."""
+    return 0.5 * w.square().sum()
 
 
 def gradient_of(fun, w: torch.Tensor) -> torch.Tensor:
@@ -202,8 +202,10 @@ def test_teleport_goes_a_constant_fraction_of_the_radius_away(alpha: float, epsi
     w = f.start()
     landed, R = farthest_and_steepest(f, w)
     assert np.linalg.norm(landed) >= alpha
-    assert f.radius_bound(w) * (1 + 1e-9) >= R
-    assert f.radius_bound(w) < 4 * alpha
+    reach = float(w[0]) + f.epsilon * float(w[1])
+    bound = reach + alpha + math.sqrt(2 * reach)  # on R, of the two-sided function
+    assert bound * (1 + 1e-9) >= R
+    assert bound < 4 * alpha
     assert np.linalg.norm(landed) >= R / 4
     # The start was near: the distance to w* grew by a factor of nearly α.
     assert np.linalg.norm(landed) > 0.7 * alpha * float(torch.linalg.vector_norm(w))
@@ -243,6 +245,12 @@ def test_far_teleport_is_one_smooth_and_convex() -> None:
         difference = gradient_of(f, a) - gradient_of(f, b)
         assert float(difference @ (a - b)) >= -1e-12  # monotone gradient
         assert float(torch.linalg.vector_norm(difference)) <= float(torch.linalg.vector_norm(a - b)) * (1 + 1e-12)
+
+
+def rescaled(objective: ModuleObjective, x: torch.Tensor, scale: float) -> torch.Tensor:
+    """W₁/scale and W₂·scale: the same function."""
+    first = objective.structure.leaves(x)[0].numel()
+    return torch.cat([x[:first] / scale, x[first:] * scale])
 
 
 def test_relu_networks_have_unbounded_gradients_on_the_level_set() -> None:

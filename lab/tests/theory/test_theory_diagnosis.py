@@ -20,13 +20,17 @@ from levelport_lab.problems.quadratics import Quadratic
 from levelport_lab.theory.bounds import audit
 from levelport_lab.theory.certificates import newton_alignment
 from levelport_lab.theory.coercivity import probe_coercivity
-from levelport_lab.theory.counterexamples import half_square, relu_objective
+from levelport_lab.theory.counterexamples import relu_objective
 from levelport_lab.theory.diagnosis import Race, diagnose
 from levelport_lab.theory.trajectory import largest_armijo_step
 
 
 def double(*entries: float) -> torch.Tensor:
     return torch.tensor(entries, dtype=torch.float64)
+
+
+def half_square(w: torch.Tensor) -> torch.Tensor:
+    return 0.5 * w.square().sum()
 
 
 def test_ill_conditioned_quadratic_is_a_case_for_teleporting() -> None:

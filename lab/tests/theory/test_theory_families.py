@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from theory_problems import Case, logistic_case, quadratic_case
 
 from levelport_lab.theory import rates, rates_stable
+from levelport_lab.theory.steps import explicit_form, measured_form
 
 K = 8
 spectra = st.lists(st.floats(-3.0, 1.0).map(lambda exponent: 10.0**exponent), min_size=1, max_size=6)
@@ -37,8 +38,8 @@ def assert_bounds_hold(case: Case, schedule: frozenset[int], factor: float) -> N
         rates.strongly_convex(gap, run.steps, L, mu),
         rates.strongly_convex_sharp(gap, run.steps, L, mu),
         rates.convex(K, rates.step_gain(step, L), R, gap),
-        rates_stable.fixed_measured(run.gaps, steps),
-        rates_stable.fixed_explicit(steps),
+        measured_form(steps, run.gaps),
+        explicit_form(steps),
     ]
     assert [violations(curve, run.gaps, case.rounding) for curve in curves] == [[]] * len(curves)
 

@@ -6,7 +6,6 @@ instrument decides when they are done; a run that ends by itself before that has
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -56,14 +55,8 @@ class Competitor:
 
     def run(self, objective: Metered, instance: Instance) -> None:
         """Minimize until the objective says that it is enough, or the method gives up."""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # complaints about line searches are answered by the records
-                self.method(objective, instance)
-        except Exception:
-            # TorchScript turns any exception into one of its own, so the type cannot be relied on.
-            if not objective.done:
-                raise
+        with objective.until_enough():
+            self.method(objective, instance)
 
 
 def descent(rule: StepRule | Callable[[Instance], StepRule] | str = "auto", **options: Any) -> Method:

@@ -21,6 +21,7 @@ from levelport.solvers import Auto, teleport
 from levelport_lab.bench.instances import ProblemName, logistic
 from levelport_lab.engine.spec import Run, RunSpec
 from levelport_lab.problems.registry import problem
+from levelport_lab.theory.sublevel import boundary
 
 GROUP = "logistic"
 STEPS = (5, 50)
@@ -59,7 +60,8 @@ class LogisticCase:
         bottom = objective.at(minimizer)
         for _ in range(30):  # power iteration
             steep = bottom.hvp(steep / steep.norm())
-        return [end_of_ray(objective, minimizer, d / d.norm(), level) for d in (steep, -steep, *others)]
+        units = [d / d.norm() for d in (steep, -steep, *others)]
+        return [minimizer + boundary(objective, minimizer, unit, level) * unit for unit in units]
 
 
 @cache
@@ -67,20 +69,6 @@ def _descended(case: LogisticCase) -> Tensor:
     objective = case.objective()
     zero = torch.zeros(objective.dimension, dtype=objective.dtype)
     return minimize(objective, zero, "armijo", schedule=Never(), gtol=0.0, max_iterations=case.steps).x
-
-
-def end_of_ray(objective: Objective, origin: Tensor, direction: Tensor, level: float) -> Tensor:
-    """Return the last point of the ray that is not above the level, by doubling and bisection."""
-    inside, outside = 0.0, 1.0
-    while objective.at(origin + outside * direction).value <= level and outside < 1e12:
-        inside, outside = outside, 2.0 * outside
-    for _ in range(60):
-        middle = 0.5 * (inside + outside)
-        if objective.at(origin + middle * direction).value <= level:
-            inside = middle
-        else:
-            outside = middle
-    return origin + inside * direction
 
 
 LOGISTIC_CASES: dict[str, LogisticCase] = {

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -87,6 +89,18 @@ class Metered(Objective):
         result = evaluation()
         self.evaluation_seconds += self.clock() - began
         return result
+
+    @contextmanager
+    def until_enough(self) -> Iterator[None]:
+        """Run a method inside it: ends quietly with :class:`Enough`, and without the method's warnings."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # complaints about line searches are answered by the records
+                yield
+        except Exception:
+            # TorchScript turns any exception into one of its own, so the type cannot be relied on.
+            if not self.done:
+                raise
 
     def note(self, value: float) -> None:
         """Write a record; stop if the target is reached."""

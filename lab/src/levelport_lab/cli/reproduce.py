@@ -183,8 +183,7 @@ def _say_what_is_ignored(study: Study, setup: Setup) -> None:
     """Options that were given and that this figure does not take; with 'all' they are meant for those that do."""
     from levelport_lab.paper.study import heeded
 
-    _, never = heeded(study, replace(setup, tier="full"))
-    _, here = heeded(study, setup)
+    (_, never), (_, here) = heeded(study, replace(setup, tier="full")), heeded(study, setup)
     for options, where in (
         (never, study.name),
         ([option for option in here if option not in never], f"{study.name} at the {setup.tier} tier"),

@@ -191,6 +191,7 @@ def _drawable(curve: Curve) -> Curve:
 class MnistStudy(CurveStudy):
     """A network with 500 hidden units on MNIST; on scikit-learn's digits in the smaller tiers."""
 
+    options = frozenset({"images", "restarts"})
     activation: ClassVar[str] = "softplus"
     batch: ClassVar[int | None] = None
 
@@ -330,6 +331,7 @@ class MnistNonSmooth(MnistStudy):
 class UciCurves(CurveStudy):
     """Curves of problems that are part of a deterministic profile; the runs are the same ones."""
 
+    options = frozenset({"sets"})
     model: ClassVar[Model]
     sets: ClassVar[tuple[str, ...]]
     quick_sets: ClassVar[tuple[str, ...]]

@@ -96,6 +96,7 @@ def lines(setup: Setup) -> list[Line]:
 class NewtonStudy(Study):
     """The three figures share their runs; they differ in problems and quantities."""
 
+    options = frozenset({"sets"})
     convex: ClassVar[bool] = True
     networks: ClassVar[bool] = True
     quantities: ClassVar[tuple[str, ...]] = ("best_value",)
@@ -251,22 +252,26 @@ def newton_fails(table: pd.DataFrame, networks: list[str]) -> tuple[bool, str]:
 
 def overtakes(table: pd.DataFrame, problems: list[str], solver: SolverName, whose: str) -> tuple[bool, str]:
     """The better GD with teleports ends below the better Newton-CG, by 1 %, on every one of the problems."""
-    if not problems:
-        raise NotRunError
-    kinds = (f", {whose}", f"{solver} teleports")
-    bests = {name: [_both(table, name, kind)["best"].min() for kind in kinds] for name in problems}
-    words = [f"{name}: Newton-CG {newton:.3g}, GD {gd:.3g}" for name, (newton, gd) in bests.items()]
-    return all(gd < 0.99 * newton for newton, gd in bests.values()), "; ".join(words)
+    pairs, words = _lowest(table, "best", problems, solver, whose)
+    return all(gd < 0.99 * newton for newton, gd in pairs), words
 
 
 def faster_at_first(table: pd.DataFrame, problems: list[str], solver: SolverName) -> tuple[bool, str]:
     """After ten steps the better Newton-CG of the authors is below the better GD, on two problems at least."""
+    pairs, words = _lowest(table, "best_after_10", problems, solver, "authors'")
+    return sum(newton < gd for newton, gd in pairs) >= 2, words
+
+
+def _lowest(
+    table: pd.DataFrame, column: str, problems: list[str], solver: SolverName, whose: str
+) -> tuple[list[tuple[float, float]], str]:
+    """By problem, the lower of the two Newton-CGs and the lower of the two GDs with teleports, and both in words."""
     if not problems:
         raise NotRunError
-    kinds = (", authors'", f"{solver} teleports")
-    early = {name: [_both(table, name, kind)["best_after_10"].min() for kind in kinds] for name in problems}
-    words = [f"{name}: Newton-CG {newton:.3g}, GD {gd:.3g}" for name, (newton, gd) in early.items()]
-    return sum(newton < gd for newton, gd in early.values()) >= 2, "; ".join(words)
+    kinds = (f", {whose}", f"{solver} teleports")
+    pairs = [tuple(_both(table, name, kind)[column].min() for kind in kinds) for name in problems]
+    words = [f"{name}: Newton-CG {newton:.3g}, GD {gd:.3g}" for name, (newton, gd) in zip(problems, pairs, strict=True)]
+    return pairs, "; ".join(words)
 
 
 def _both(table: pd.DataFrame, problem: str, kind: str) -> pd.DataFrame:

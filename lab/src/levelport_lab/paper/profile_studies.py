@@ -60,6 +60,7 @@ Check = Callable[[Case], tuple[bool, str]]
 class ProfileStudy(Study):
     """A performance profile: two halves side by side, a row per solver, a picture per axis."""
 
+    options = frozenset({"sets", "regs", "halves", "reference"})
     model: ClassVar[Model]
     statement: ClassVar[str]
     initial: ClassVar[bool] = False

@@ -89,22 +89,7 @@ class Setup:
             )
 
 
-def heeded(study: Study, setup: Setup) -> tuple[Setup, tuple[str, ...]]:
-    """The setup without the options that change nothing of this figure at this tier, and their names.
-
-    A figure takes an option if its runs differ with what the option is given; f* belongs to figures with halves.
-    """
-    plain, ignored = replace(setup, **_NEUTRAL), []
-    for name, option in _OPTIONS.items():
-        if getattr(setup, name) == _NEUTRAL[name]:
-            continue
-        field, values = _PROBES.get(name, _PROBES["halves"])
-        if all(study.specs(replace(plain, **{field: value})) == study.specs(plain) for value in values):
-            ignored.append((name, option))
-    return replace(setup, **{name: _NEUTRAL[name] for name, _ in ignored}), tuple(option for _, option in ignored)
-
-
-_OPTIONS = {
+RESTRICTIONS = {
     "sets": "--set",
     "regs": "--reg",
     "halves": "--half",
@@ -112,14 +97,15 @@ _OPTIONS = {
     "restarts": "--restarts",
     "reference": "--reference",
 }
-_NEUTRAL: dict[str, Any] = {name: getattr(Setup(), name) for name in _OPTIONS}
-_PROBES: dict[str, tuple[str, tuple[Any, ...]]] = {
-    "sets": ("sets", (("blood",), ("pima",))),
-    "regs": ("regs", ((1e-3,), (1e-2,))),
-    "halves": ("halves", (("stochastic",), ("deterministic",))),
-    "images": ("images", (1000,)),
-    "restarts": ("restarts", (1, 2)),
-}
+"""Fields of a setup that not every figure takes, and their options."""
+
+
+def heeded(study: Study, setup: Setup) -> tuple[Setup, tuple[str, ...]]:
+    """The setup without the options that this figure does not take at this tier, and their names."""
+    plain, takes = Setup(), study.takes(setup.tier)
+    ignored = [name for name in RESTRICTIONS if getattr(setup, name) != getattr(plain, name) and name not in takes]
+    neutral: dict[str, Any] = {name: getattr(plain, name) for name in ignored}
+    return replace(setup, **neutral), tuple(RESTRICTIONS[name] for name in ignored)
 
 
 class Results:
@@ -163,12 +149,18 @@ class Results:
 class Study(ABC):
     """One figure of the paper.
 
-    ``name`` is what the user types; ``timed`` studies run one task at a time, so that seconds mean something.
+    ``name`` is what the user types; ``timed`` studies run one task at a time, so that seconds mean something;
+    ``options`` are those of :data:`RESTRICTIONS` that decide which runs it has, or how they are scored.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     timed: ClassVar[bool] = False
+    options: ClassVar[frozenset[str]] = frozenset()
+
+    def takes(self, tier: Tier) -> frozenset[str]:
+        """Its options at this tier: the smaller ones do without MNIST."""
+        return self.options if tier == "full" else self.options - {"images"}
 
     @abstractmethod
     def specs(self, setup: Setup) -> list[RunSpec]:

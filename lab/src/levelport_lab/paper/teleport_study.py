@@ -88,6 +88,7 @@ class SolvingTeleports(Study):
 
     name = "fig3"
     title = "Solving the teleportation problem for a softplus network: gradient norm, KKT residual, violation"
+    options = frozenset({"images", "restarts"})
 
     def repeats(self, setup: Setup, solver: SolverName) -> list[OneTeleport]:
         """The paper's network on MNIST, three starts; on scikit-learn's digits where a tier must do without.

@@ -7,18 +7,12 @@ From Mishkin, Bietti and Gower, appendices A and B. All are plain differentiable
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from levelport.objectives.module import ModuleObjective
-
-
-def half_square(w: Tensor) -> Tensor:
-    """½‖w‖²: all points of a level set are alike, δ_{k+1} = (1 - η)² δ_k with or without teleporting."""
-    return 0.5 * w.square().sum()
 
 
 @dataclass(frozen=True)
@@ -61,12 +55,6 @@ class FarTeleport:
             raise ValueError(f"height must lie in [epsilon, alpha), not {y}.")
         return torch.tensor([1.1 + self.epsilon * (self.alpha - y), y], dtype=torch.float64)
 
-    def radius_bound(self, w: Tensor) -> float:
-        """R ≤ x + εy + α + sqrt(2x + 2εy), an upper bound for the two-sided function (|x′| and |y′| bounded apart)."""
-        x, y = w.tolist()
-        reach = x + self.epsilon * y
-        return reach + self.alpha + math.sqrt(2.0 * reach)
-
 
 def _huber(t: Tensor, delta: float) -> Tensor:
     return torch.where(t.abs() <= delta, 0.5 * t**2, delta * (t.abs() - 0.5 * delta))
@@ -102,9 +90,3 @@ def relu_objective(
 
     module = TwoLayerRelu(normal(units, inputs), normal(units))
     return ModuleObjective(module, nn.MSELoss(), normal(samples, inputs), normal(samples), penalty=penalty)
-
-
-def rescaled(objective: ModuleObjective, x: Tensor, scale: float) -> Tensor:
-    """The parameters of :func:`relu_objective` with W₁/scale and W₂·scale: the same function value."""
-    first = objective.structure.leaves(x)[0].numel()
-    return torch.cat([x[:first] / scale, x[first:] * scale])

@@ -122,6 +122,9 @@ def fixed_steps(
 
     ``teleport_step`` is used after teleports if it differs, for example step = 1/L and teleport_step = 1/(L L̃).
     β_k = 1/(1 + λ_kημ̃(L̃λ_kη - 2)) is at least 1; the text claims β_k ∈ (0, 1), which is true of its inverse.
+
+    The rates are :func:`~levelport_lab.theory.steps.measured_form`, where the theorem has ψ = 1 - Πβ for the Πβ - 1 of
+    its own proof, and ``explicit_form``, whose published product runs over i ∉ 𝒯 and gains nothing from teleports.
     """
     after = step if teleport_step is None else teleport_step
     if after > 2.0 / (L * stability.upper):
@@ -243,30 +246,12 @@ def payoff_gap(L: float, radius: float, stability: Stability, extra_cost: float 
     return 2.0 * radius**2 * L * stability.surplus / (1.0 + extra_cost)
 
 
-def fixed_measured(gaps: Sequence[float], steps: Steps) -> Rate:
-    """δ_K ≤ 2R² / (ξM + 2R² Σ_{k ∈ ℬ} ψ_{k-1}/δ_{k-1}), ψ_{k-1} = Π_{i=k}^{k+b_k-1} β_i - 1.
-
-    The theorem has ψ = 1 - Πβ, which is negative for β ≥ 1: taken literally, teleports would make the bound worse or
-    negative. The proof has ξM/(2R²) ≤ 1/δ_K + Σ(1 - Πβ)/δ_{k-1}, and moving the sum across turns the sign.
-    """
-    return measured_form(steps, gaps)
-
-
-def fixed_explicit(steps: Steps) -> Rate:
-    """δ_K ≤ 2R² / (ξ Σ_{e ∉ 𝒯, 0 < e ≤ K} Π_{i ∈ 𝒯, i > e} β_i).
-
-    The published product runs over i ∉ 𝒯 of ζ_{i-1}, all of which are 1, so that it is true but gains nothing from
-    teleports; it is meant to run over the blocks after e.
-    """
-    return explicit_form(steps)
-
-
 def fixed_simplified(
     gaps: Sequence[float], curvatures: Mapping[int, float], L: float, radius: float, stability: Stability
 ) -> Rate:
     """δ_K ≤ 2R²LL̃ / (M + 2R²LL̃ Σ_{k ∈ ℬ} (Π_i LL̃/(LL̃ - λ_iμ̃) - 1)/δ_{k-1}) for η = 1/(LL̃).
 
-    A weaker, simpler form of :func:`fixed_measured`: 1/ξ ≤ LL̃ and β_i ≥ LL̃/(LL̃ - λ_iμ̃). The corollary has β_i ≤
+    A weaker, simpler form of the measured one: 1/ξ ≤ LL̃ and β_i ≥ LL̃/(LL̃ - λ_iμ̃). The corollary has β_i ≤
     and 1 - Π, both the wrong way round; its last display, for alternating steps, has the right sign again.
     """
     scale = L * stability.upper

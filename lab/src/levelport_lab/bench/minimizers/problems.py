@@ -17,6 +17,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from levelport_lab.problems.teleport_cases import draw as draws
+
+__all__ = ["PROBLEMS", "Made", "Problem", "draws", "problem", "zeros"]
+
 Loss = Callable[[Tensor], Tensor]
 Made = tuple[Loss, Tensor]
 Group = Literal["statistical", "function", "network"]
@@ -50,12 +54,6 @@ def problem(group: Group, name: str = "") -> Callable[[Callable[[], Made]], Call
         return make
 
     return enter
-
-
-def draws(seed: int) -> Callable[..., Tensor]:
-    """Standard normal tensors of any shape, from a generator of their own."""
-    generator = torch.Generator().manual_seed(seed)
-    return lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
 def zeros(size: int) -> Tensor:

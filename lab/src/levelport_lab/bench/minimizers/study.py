@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import ClassVar
@@ -132,13 +131,8 @@ def _facts(objective: Objective, x0: Tensor, f_star: float, arm: str) -> dict[st
     known = math.isfinite(f_star)
     target = f_star + ACCURACIES[-1] * (f0 - f_star) if known else -math.inf
     metered = Metered(objective, target=target, max_cost=BUDGET if known else NETWORK_BUDGET, clock=time.process_time)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ARMS[arm](metered, x0.clone())
-    except Exception:  # TorchScript hides the type of the instrument's own exception
-        if not metered.done:
-            raise
+    with metered.until_enough():
+        ARMS[arm](metered, x0.clone())
     best = metered.best_so_far()
     facts: dict[str, float] = {"dimension": len(x0), "ended_by_itself": int(not metered.done)}
     for tau in ACCURACIES if known else ():

@@ -6,7 +6,7 @@ the default schedule and ``teleport_on`` eight fixed batches; with teleports eve
 same batches in the same order; the step size is the best of a grid for SGD alone.
 
 Every arm is charged by what it evaluates, in gradients of one batch, and compared by the mean loss of 20 fixed batches
-that is held out, at the same cost. ``python -m levelport_lab.bench.minibatch`` prints a row per run.
+that is held out, at the same cost. ``python tools/minibatch_tasks.py`` prints a row per run.
 """
 
 from __future__ import annotations

@@ -2,14 +2,17 @@
 
     python tools/step_overhead.py
 
-The four small models of the mini-batch study with batches of 64, in turns of 50 steps, one thread; median over the
-turns. *fixed* has a schedule whose next teleport is far away, *adaptive* the default one, which declines.
+The four small models of the mini-batch study with batches of 64, one thread. The optimizers take turns of ten steps; a
+ratio is that of the medians over all turns, so that other work on the machine falls out. *fixed* has a schedule whose
+next teleport is far away, *adaptive* the default one, which declines. *empty again* is a second empty optimizer: how
+far its ratio is from 1 tells how far the others can be trusted.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import random
 import statistics
 import time
 import warnings
@@ -22,7 +25,8 @@ from torch import Tensor, nn
 from levelport import Every, Teleported, Teleporter
 from minibatch_tasks import BATCH, TASKS
 
-STEPS = 50
+STEPS = 10
+ARMS = ("empty", "empty again", "fixed", "adaptive")
 
 
 class Delegating(torch.optim.Optimizer):
@@ -48,7 +52,7 @@ def seconds(take: Callable[[], object]) -> float:
 def main() -> None:
     """Print a row per model."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--turns", type=int, default=200)
     turns = parser.parse_args().turns
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -59,7 +63,7 @@ def main() -> None:
         )
         arms: dict[str, Callable[[], object]] = {}
         teleporters: list[Teleporter] = []
-        for arm in ("empty", "fixed", "adaptive"):
+        for arm in ARMS:
             torch.manual_seed(0)
             model = task.model()
             sgd = torch.optim.SGD(model.parameters(), lr=0.05)
@@ -68,7 +72,7 @@ def main() -> None:
                 x, y = next(batches)
                 return nn.functional.cross_entropy(model(x), y)
 
-            if arm == "empty":
+            if arm.startswith("empty"):
                 plain = Delegating(sgd)
 
                 def closure(plain: Delegating = plain, loss: Callable[[], Tensor] = loss) -> Tensor:
@@ -83,15 +87,16 @@ def main() -> None:
                 optimizer = Teleported(sgd, schedule)
                 teleporters.append(optimizer.teleporter)
                 arms[arm] = lambda optimizer=optimizer, loss=loss: optimizer.step(loss)  # type: ignore[misc]
-        for take in arms.values():
-            seconds(take)
-        table = [[seconds(take) for take in arms.values()] for _ in range(turns)]
-        ratios = [statistics.median(row[k] / row[0] for row in table) for k in (1, 2)]
+        times: dict[str, list[float]] = {arm: [] for arm in ARMS}
+        for turn in range(turns + 1):
+            for arm in random.sample(ARMS, len(ARMS)):  # no arm always follows the same one
+                times[arm].append(seconds(arms[arm]))
+            if turn == 0:
+                times = {arm: [] for arm in ARMS}  # a warm-up
+        medians = {arm: statistics.median(row) for arm, row in times.items()}
+        ratios = ", ".join(f"{arm} {medians[arm] / medians['empty']:.3f}" for arm in ARMS[1:])
         trials = sum(teleporter.policy.counts["trials"] for teleporter in teleporters)
-        empty = statistics.median(row[0] for row in table)
-        print(
-            f"{name:24} empty {1e6 * empty:6.0f} µs, fixed {ratios[0]:.3f}, adaptive {ratios[1]:.3f}, {trials} trials"
-        )
+        print(f"{name:24} empty {1e6 * medians['empty']:6.0f} µs, {ratios}, {trials} trials", flush=True)
 
 
 if __name__ == "__main__":

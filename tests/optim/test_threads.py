@@ -19,7 +19,7 @@ from torch.nn.modules import module as hooks
 
 import levelport
 from levelport import Batches, Every, Krylov, Teleported
-from levelport.objectives.isolation import recover, restoring
+from levelport.objectives.isolation import recover, restoring, without_graphs
 from levelport.objectives.parameters import ParametersObjective
 
 
@@ -118,16 +118,34 @@ def test_an_interrupt_leaves_nothing_behind() -> None:
     for stop in stops[::5]:
         model, optimizer, loss = about_to_teleport()
         buffers, parameters = list(model.buffers()), list(model.parameters())
-        with torch.enable_grad():  # an interrupt may leave torch's grad mode off, which is not put back yet
-            traced(partial(optimizer.step, loss), stop)
+        traced(partial(optimizer.step, loss), stop)
         recover()  # what every call begins with
         place = passed[stop - 1]
+        assert torch.is_grad_enabled(), place
         assert any(all(map(torch.equal, parameters, point)) for point in allowed), place
         assert all(now is then for now, then in zip(model.buffers(), buffers, strict=True)), place
         assert len(parameters[0]._backward_hooks or ()) == 1, place
         assert not hooks._global_forward_pre_hooks, place
         assert not hooks._global_forward_hooks, place
         assert torch.backends.cuda.flash_sdp_enabled(), place
+
+
+def write_parameters() -> None:
+    weight = nn.Parameter(torch.ones(2))
+    ParametersObjective([weight], lambda: weight.sum()).load(torch.zeros(2))
+
+
+def evaluate_without_graphs() -> None:
+    with without_graphs():
+        assert not torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("action", [write_parameters, evaluate_without_graphs])
+def test_grad_mode_survives_every_interrupt(action: Callable[[], None]) -> None:
+    for stop in range(1, len(traced(action)) + 1):
+        traced(action, stop)
+        recover()
+        assert torch.is_grad_enabled(), stop
 
 
 def test_restoring_runs_all_before_an_interrupt_goes_on() -> None:

@@ -104,6 +104,15 @@ def recover() -> None:
         _settle(_local.unfinished[-1])
 
 
+@contextmanager
+def without_graphs() -> Iterator[None]:
+    """``torch.no_grad()`` that ends in spite of interrupts: one that arrives in its own ``__exit__`` leaves it on."""
+    before = torch.is_grad_enabled()
+    with restoring(lambda: torch.set_grad_enabled(before)):
+        torch.set_grad_enabled(False)
+        yield
+
+
 class _Shared:
     """A switch of the whole process that threads use together: the first one sets it, the last one puts it back.
 

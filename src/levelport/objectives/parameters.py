@@ -90,9 +90,8 @@ class ParametersObjective(Objective):
         if owner is not None:
             owner.drop_graph()
         self._owner = None
-        with torch.no_grad():
-            for parameter, value in zip(self.parameters, self.structure.leaves(x.detach()), strict=True):
-                parameter.copy_(value)
+        for parameter, value in zip(self.parameters, self.structure.leaves(x.detach()), strict=True):
+            parameter.detach().copy_(value)
         torch.clear_autocast_cache()  # copies in half precision of what the parameters were
 
     def versions(self) -> list[int]:

@@ -84,7 +84,8 @@ class WhileAffordable(Schedule):
             return False
         if history.ticks[-1].cost < self.start or _too_early(step, history, self.pause):
             return False
-        if self._jumps(history) > self.rise:
+        # The last few losses decide most cases of noisy batches, and cost little to look at.
+        if any(self._jumps(history, among) > self.rise for among in (self.pause, _JUMPS)):
             return False
         account = self._account(history)
         return not _too_early(step, history, account.wait) and self._at_stake(account, history) <= self.rise
@@ -102,9 +103,9 @@ class WhileAffordable(Schedule):
         return f"a trial might raise the loss by {100.0 * stake:.3g} %, and the limit is {100.0 * self.rise:g} %"
 
     @staticmethod
-    def _jumps(history: History) -> float:
-        """The largest recent rise from one loss to the next, as a share of the loss."""
-        return max(jump_of(history.ticks[-_JUMPS:]), 0.0) / history.scale
+    def _jumps(history: History, among: int = _JUMPS) -> float:
+        """The largest rise from one loss to the next among the last ones, as a share of the loss."""
+        return max(jump_of(history.ticks[-among:]), 0.0) / history.scale
 
     def _at_stake(self, account: _Account, history: History) -> float:
         """The share of the loss that a trial may cost; infinite where no rate is known."""

@@ -156,10 +156,9 @@ class ArmijoSGD(FlatOptimizer):
         decrease = Decrease.at(float(loss), search["c"], loss.dtype)
 
         def move(size: float) -> None:
-            with torch.no_grad():
-                for group, saved, bound in zip(moving, origin, bounds, strict=True):
-                    for (p, gradient), start in zip(group, saved, strict=True):
-                        p.copy_(start - min(size, bound) * gradient)
+            for group, saved, bound in zip(moving, origin, bounds, strict=True):
+                for (p, gradient), start in zip(group, saved, strict=True):
+                    p.detach().copy_(start - min(size, bound) * gradient)
 
         def attempt(size: float) -> bool | None:
             move(size)

@@ -21,7 +21,7 @@ from torch.utils.hooks import RemovableHandle
 from levelport.objective import ObjectiveError
 from levelport.objectives.batches import Batches, Loss
 from levelport.objectives.function import SPARSE_GRADIENT, as_scalar_loss, differentiable
-from levelport.objectives.isolation import RandomState, isolated, restoring
+from levelport.objectives.isolation import RandomState, isolated, restoring, without_graphs
 from levelport.objectives.parameters import without_gradients
 from levelport.vectors import norm
 
@@ -124,7 +124,6 @@ class StepLoss:
     def evaluate_first(self) -> Tensor:
         """Loss and gradients at the parameters as they are; the next call gets them for free."""
         self._unused = self._backward()
-        self._unused_at = [p._version for p in self._parameters]
         return self._unused
 
     def settle(self, moved: bool) -> None:
@@ -145,7 +144,7 @@ class StepLoss:
         try:
             with without_gradients(self._holders):
                 try:
-                    value = self._value_in(torch.no_grad())
+                    value = self._value_in(without_graphs())
                 except RuntimeError as error:
                     if "does not require grad" not in str(error):
                         raise
@@ -185,16 +184,14 @@ class StepLoss:
         try:
             with differentiable():
                 loss = self._run_either(before) if self._either else self._run()
-                if self.standard:
-                    return loss.detach()
-                if not loss.requires_grad:
+                if not (self.standard or loss.requires_grad):
                     raise ObjectiveError(
                         "the loss does not depend on the parameters of this optimizer: it has no graph. Compute it "
                         "from the live parameters, with no detach() and no torch.no_grad() inside; or the closure "
                         "calls another model than the one whose parameters the optimizer has."
                     )
-                # backward, not autograd.grad: hooks on parameters and DistributedDataParallel need it.
-                loss.backward()
+                if not self.standard:  # backward, not autograd.grad: hooks on parameters and DDP need it
+                    loss.backward()
         except BaseException:
             for p, gradient in zip(self._holders, before, strict=True):
                 p.grad = gradient

@@ -167,9 +167,8 @@ class OptimizerSnapshot:
     def restore(self, optimizer: torch.optim.Optimizer) -> None:
         """Put the parameters and the optimizer's state back."""
         parts = self.x.split([p.numel() for p in self.parameters])
-        with torch.no_grad():
-            for p, part in zip(self.parameters, parts, strict=True):
-                p.copy_(part.view_as(p))
+        for p, part in zip(self.parameters, parts, strict=True):
+            p.detach().copy_(part.view_as(p))
         torch.clear_autocast_cache()  # copies in half precision of what the parameters were
         optimizer.state.clear()
         optimizer.state.update(self.state)
@@ -282,8 +281,7 @@ def tell_of_steps(optimizer: torch.optim.Optimizer, stepped: Callable[[], object
 
 def _fingerprint(parameters: list[Tensor]) -> Tensor:
     """Numbers that change when anyone writes to the parameters, by whatever means: their norms, bit for bit."""
-    with torch.no_grad():
-        return torch.stack(torch._foreach_norm(parameters)).double().view(torch.int64)
+    return torch.stack(torch._foreach_norm([p.detach() for p in parameters])).double().view(torch.int64)
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:

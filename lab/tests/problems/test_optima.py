@@ -13,10 +13,9 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from levelport.numerics.curvature import hessian_matrix
-from levelport.numerics.newton import find_minimum
 from levelport.objectives import LinearObjective
 from levelport_lab.problems import certificate, optima, problem
+from levelport_lab.problems.minimum import find_minimum, hessian_matrix
 from levelport_lab.problems.optima import Optimum, OptimumError, cache_file, compute
 from levelport_lab.problems.registry import REGULARIZATION
 from levelport_lab.problems.separability import separable_rows

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from theory_problems import Case, cases
 
-from levelport.numerics.curvature import hessian_by_columns as hessian_matrix
+from levelport.numerics.newton import hessian_by_columns as hessian_matrix
 from levelport.solvers import Certificate
 from levelport_lab.theory import rates_approximate, rates_stable
 from levelport_lab.theory.rates_stable import Stability

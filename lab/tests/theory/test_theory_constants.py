@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from theory_problems import Case, cases
 
 from levelport import FunctionObjective, LinearObjective
-from levelport.numerics.curvature import hessian_by_columns as hessian_matrix
+from levelport.numerics.newton import hessian_by_columns as hessian_matrix
 from levelport.objectives.linear import PointwiseLoss
 from levelport_lab.problems.functions import booth, rosenbrock
 from levelport_lab.problems.quadratics import Quadratic

@@ -10,7 +10,8 @@ import torch
 from theory_problems import logistic_in_numpy
 
 from levelport import LinearObjective
-from levelport.numerics.newton import Minimum, find_minimum
+from levelport.numerics.newton import Minimum
+from levelport_lab.problems.minimum import find_minimum
 from levelport_lab.theory import constants_of, margins
 from levelport_lab.theory.margins import curvature_ends, margin_bounds
 

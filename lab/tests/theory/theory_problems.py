@@ -13,9 +13,10 @@ from functools import cache
 import numpy as np
 import torch
 
-from levelport.numerics.newton import Minimum, find_minimum
+from levelport.numerics.newton import Minimum
 from levelport.objective import Objective, Point
 from levelport.objectives import LinearObjective
+from levelport_lab.problems.minimum import find_minimum
 from levelport_lab.problems.quadratics import Quadratic
 from levelport_lab.theory.constants import Constants, constants_of
 from levelport_lab.theory.trajectory import (

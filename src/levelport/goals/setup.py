@@ -18,8 +18,7 @@ from levelport.goals.ends import Found, Task, find_end
 from levelport.goals.goal import Aim
 from levelport.goals.recycled import Recycled
 from levelport.goals.result import End, EndStatus
-from levelport.numerics.curvature import hessian_by_columns
-from levelport.numerics.newton import find_minimum
+from levelport.numerics.newton import find_minimum, hessian_by_columns
 from levelport.objective import Cost, Objective, ObjectiveError, Point
 from levelport.objectives.function import as_objective
 from levelport.objectives.structure import Structure, X

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from levelport.goals.chart import Region, Site
 from levelport.goals.goal import Aim, LinearGoal, Reading
-from levelport.numerics.curvature import hessian_by_columns
+from levelport.numerics.newton import hessian_by_columns
 from levelport.objective import Point
 from levelport.vectors import all_finite
 

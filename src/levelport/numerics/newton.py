@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from levelport.numerics.curvature import hessian_matrix
 from levelport.objective import Objective, Point
-from levelport.objectives.linear import LinearObjective
 from levelport.vectors import inner, norm
-
-DENSE_LIMIT = 3000
-"""Largest number of parameters of a linear model for which the Hessian is formed and factorized."""
 
 
 @dataclass
@@ -34,6 +30,13 @@ class NewtonStep:
     def or_downhill(self, gradient: Tensor) -> Tensor:
         """s, or -∇f where the solve found nothing: a direction of descent in either case."""
         return self.step if self.decrease > 0.0 else -gradient
+
+
+def hessian_by_columns(point: Point) -> Tensor:
+    """∇²f as a symmetric matrix, one HVP per column."""
+    identity = torch.eye(point.x.numel(), dtype=point.x.dtype, device=point.x.device)
+    matrix = torch.stack([point.hvp(column) for column in identity])
+    return 0.5 * (matrix + matrix.T)
 
 
 def newton_step(point: Point, *, tolerance: float, max_hvps: int) -> NewtonStep:
@@ -85,13 +88,17 @@ class Minimum:
 
 
 def find_minimum(
-    objective: Objective, start: Tensor | None = None, *, max_steps: int = 300, dense_limit: int = DENSE_LIMIT
+    objective: Objective,
+    start: Tensor | None = None,
+    *,
+    max_steps: int = 300,
+    direction_at: Callable[[Point], Tensor] | None = None,
 ) -> Minimum:
     """Newton's method from ``start`` (0 by default) until neither the value nor the gradient gets smaller.
 
     Far away steps are halved until the value falls enough (Armijo). Close to the minimum rounding hides the value's
-    decrease; there full steps are taken as long as the gradient norm still falls. The Hessian of a linear model is
-    factorized up to ``dense_limit`` parameters; all others are applied by conjugate gradients.
+    decrease; there full steps are taken as long as the gradient norm still falls. The Newton system is solved by
+    conjugate gradients, or by ``direction_at``.
     """
     if start is None:
         start = torch.zeros(objective.dimension, dtype=objective.dtype, device=objective.device)
@@ -100,8 +107,8 @@ def find_minimum(
     for step in range(max_steps):
         if point.gradient_norm == 0.0:
             return Minimum(point.x, point.value, 0.0, convex, step)
-        if isinstance(objective, LinearObjective) and objective.dimension <= dense_limit:
-            direction = _factorised_direction(objective, point)
+        if direction_at is not None:
+            direction = direction_at(point)
         else:
             # Accurate enough for superlinear convergence.
             forcing = 1e-2 * min(0.1, math.sqrt(point.gradient_norm / initial))
@@ -126,12 +133,3 @@ def _armijo(objective: Objective, point: Point, direction: Tensor) -> Point | No
             return trial
         length *= 0.5
     return None
-
-
-def _factorised_direction(objective: LinearObjective, point: Point) -> Tensor:
-    H = hessian_matrix(objective, point.x)
-    factor, failed = torch.linalg.cholesky_ex(H)
-    if not bool(failed):
-        return -torch.cholesky_solve(point.gradient[:, None], factor)[:, 0]
-    # A singular Hessian (dependent features without a penalty): the shortest step, as the pseudo-inverse has it.
-    return -torch.linalg.lstsq(H, point.gradient[:, None], driver="gelsd").solution[:, 0]

@@ -25,12 +25,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from levelport.numerics.newton import find_minimum
 from levelport.objectives import FunctionObjective
 from levelport_lab.choices import Tier
 from levelport_lab.engine.spec import Run, RunSpec
 from levelport_lab.problems import problem
 from levelport_lab.problems.benchmark_problem import with_ones
+from levelport_lab.problems.minimum import find_minimum
 
 Function = Callable[[Tensor], Tensor]
 SETS = (

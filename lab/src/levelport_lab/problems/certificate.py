@@ -28,9 +28,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from levelport.numerics.curvature import hessian_matrix
-from levelport.numerics.newton import DENSE_LIMIT
 from levelport.objectives.linear import LinearObjective, LogisticLoss, SoftmaxLoss
+from levelport_lab.problems.minimum import DENSE_LIMIT, hessian_matrix
 
 Extended = NDArray[np.longdouble]
 _ROWS = 4096

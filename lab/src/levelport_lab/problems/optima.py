@@ -20,11 +20,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from levelport.numerics.newton import find_minimum
 from levelport.objectives.linear import LinearObjective, LogisticLoss
 from levelport_lab.problems import certificate
 from levelport_lab.problems.atomic import write_text
 from levelport_lab.problems.benchmark_problem import Problem
+from levelport_lab.problems.minimum import find_minimum
 from levelport_lab.problems.models import LinearModel
 from levelport_lab.problems.separability import separable_rows
 from levelport_lab.problems.storage import cache_directory

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from levelport.numerics.curvature import hessian_by_columns
 from levelport.numerics.lanczos import Lanczos
+from levelport.numerics.newton import hessian_by_columns
 from levelport.objective import Point
 from levelport.objectives.linear import LinearObjective, LogisticLoss, SoftmaxLoss, SquaredLoss
 

@@ -6,7 +6,8 @@ stability) and :mod:`~levelport_lab.theory.rates_approximate` (inexact teleports
 :func:`audit` sets them beside a run, :func:`diagnose` says in words whether teleports help at a point.
 """
 
-from levelport.numerics.newton import Minimum, find_minimum
+from levelport.numerics.newton import Minimum
+from levelport_lab.problems.minimum import find_minimum
 from levelport_lab.theory.bounds import Audit, audit, warm_start
 from levelport_lab.theory.certificates import StepCertificate, certify
 from levelport_lab.theory.constants import Constant, Constants, Kind, constants_of

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from levelport.numerics.newton import Minimum, find_minimum
+from levelport.numerics.newton import Minimum
 from levelport.objective import Objective
+from levelport_lab.problems.minimum import find_minimum
 from levelport_lab.problems.spectrum import extremes
 from levelport_lab.theory import rates, rates_stable
 from levelport_lab.theory.certificates import StepCertificate, certify

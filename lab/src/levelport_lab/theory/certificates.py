@@ -27,8 +27,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from levelport.numerics.curvature import hessian_by_columns
-from levelport.numerics.newton import newton_step
+from levelport.numerics.newton import hessian_by_columns, newton_step
 from levelport.objective import Objective, Point
 from levelport.objectives.linear import LinearObjective, LogisticLoss
 from levelport.vectors import all_finite

@@ -14,10 +14,10 @@ from typing import TypeGuard
 import torch
 from torch import Tensor
 
-from levelport.numerics.curvature import hessian_matrix, weighted_gram
-from levelport.numerics.newton import Minimum, find_minimum
+from levelport.numerics.newton import Minimum
 from levelport.objective import Objective
 from levelport.objectives.linear import LinearObjective, LogisticLoss, PointwiseLoss, SoftmaxLoss, SquaredLoss
+from levelport_lab.problems.minimum import find_minimum, hessian_matrix, weighted_gram
 from levelport_lab.problems.spectrum import extremes, smoothness
 from levelport_lab.theory.margins import MarginBounds, curvature_ends, margin_bounds
 from levelport_lab.theory.rates_stable import Stability

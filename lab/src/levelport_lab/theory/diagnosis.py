@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from levelport.numerics.newton import find_minimum, newton_step
+from levelport.numerics.newton import newton_step
 from levelport.objective import Cost, Objective, Point
 from levelport.objectives.function import as_objective
 from levelport.objectives.module import ModuleObjective
@@ -18,6 +18,7 @@ from levelport.objectives.structure import Variables
 from levelport.solvers import Auto
 from levelport.solvers._teleport import teleport
 from levelport.solvers.result import TeleportResult, TeleportStatus
+from levelport_lab.problems.minimum import find_minimum
 from levelport_lab.problems.spectrum import extremes
 from levelport_lab.theory import rates_stable
 from levelport_lab.theory.certificates import NewtonAlignment, StepCertificate, certify, newton_alignment

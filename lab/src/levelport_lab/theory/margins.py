@@ -28,10 +28,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from levelport.numerics.curvature import weighted_gram
 from levelport.numerics.newton import Minimum
 from levelport.objectives.linear import LinearObjective, LogisticLoss
 from levelport.vectors import all_finite
+from levelport_lab.problems.minimum import weighted_gram
 
 _BATCH = 32  # rows whose widths are solved for at once
 _WORK = 3e8  # multiplications of one Newton round beyond which exact widths are not cheap any more

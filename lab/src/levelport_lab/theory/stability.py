@@ -24,10 +24,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from levelport.numerics.curvature import weighted_gram
 from levelport.numerics.newton import Minimum
 from levelport.objective import Objective
 from levelport.objectives.linear import LinearObjective
+from levelport_lab.problems.minimum import weighted_gram
 from levelport_lab.theory.margins import MarginBounds, curvature_ends
 from levelport_lab.theory.rates_stable import Stability
 from levelport_lab.theory.sublevel import boundary

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 import levelport
-from levelport.numerics.newton import find_minimum
 from levelport.objectives import FunctionObjective
 from levelport_lab.bench.intervals.arms import ARMS
 from levelport_lab.bench.intervals.likelihoods import Likelihood, likelihoods
 from levelport_lab.choices import Tier
 from levelport_lab.engine.spec import Run, RunSpec
+from levelport_lab.problems.minimum import find_minimum
 
 _ALL_ENTRIES = 15  # largest dimension with all ends
 _GRADIENT = 1e-5  # norm at a minimizer in many dimensions

@@ -1,4 +1,4 @@
-"""∇²f as a matrix: in closed form for linear models, column by column for the rest.
+"""Minima and Hessians of linear models in closed form.
 
 The Hessian of (1/n) Σ ℓ(zᵢ, yᵢ) + penalty ‖W‖² with logits Z = XW is
 
@@ -12,8 +12,32 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from levelport.numerics import newton
+from levelport.numerics.newton import Minimum, hessian_by_columns
 from levelport.objective import Objective, Point
 from levelport.objectives.linear import LinearObjective
+
+DENSE_LIMIT = 3000
+"""Largest number of parameters of a linear model for which the Hessian is formed and factorized."""
+
+
+def find_minimum(objective: Objective, start: Tensor | None = None, *, dense_limit: int = DENSE_LIMIT) -> Minimum:
+    """Newton's method from ``start`` (0 by default), to the last digit: :func:`levelport.numerics.newton.find_minimum`.
+
+    The Hessian of a linear model is factorized up to ``dense_limit`` parameters.
+    """
+    if not isinstance(objective, LinearObjective) or objective.dimension > dense_limit:
+        return newton.find_minimum(objective, start)
+
+    def factorized(point: Point) -> Tensor:
+        H = hessian_matrix(objective, point.x)
+        factor, failed = torch.linalg.cholesky_ex(H)
+        if not bool(failed):
+            return -torch.cholesky_solve(point.gradient[:, None], factor)[:, 0]
+        # A singular Hessian (dependent features without a penalty): the shortest step, as the pseudo-inverse has it.
+        return -torch.linalg.lstsq(H, point.gradient[:, None], driver="gelsd").solution[:, 0]
+
+    return newton.find_minimum(objective, start, direction_at=factorized)
 
 
 def hessian_matrix(objective: Objective, x: Tensor) -> Tensor:
@@ -21,13 +45,6 @@ def hessian_matrix(objective: Objective, x: Tensor) -> Tensor:
     if isinstance(objective, LinearObjective):
         return _linear_hessian(objective, x)
     return hessian_by_columns(objective.at(x, curvature=True))
-
-
-def hessian_by_columns(point: Point) -> Tensor:
-    """∇²f as a symmetric matrix, one HVP per column."""
-    identity = torch.eye(point.x.numel(), dtype=point.x.dtype, device=point.x.device)
-    matrix = torch.stack([point.hvp(column) for column in identity])
-    return 0.5 * (matrix + matrix.T)
 
 
 def weighted_gram(objective: LinearObjective, weights: Tensor) -> Tensor:

@@ -33,14 +33,14 @@ def teleported() -> tuple[FunctionObjective, Move]:
 def test_a_step_that_is_too_long_is_halved(known: float, halvings: int) -> None:
     """1/8 leads to the bottom; 2/8 as high up on the other side, which is no descent."""
     objective, move = teleported()
-    taken = take_first_step(objective, objective.at(START), _taken_for(move, known))
+    taken = take_first_step(objective, objective.at(START), _taken_for(move, known), StabilityLimit())
     assert taken.size == pytest.approx(1.0 / known / 2**halvings)
     assert taken.point.value == pytest.approx(0.0, abs=1e-8)
 
 
 def test_without_curvature_the_step_is_as_long_as_the_teleport() -> None:
     objective, move = teleported()
-    taken = take_first_step(objective, objective.at(START), _taken_for(move, 0.0))
+    taken = take_first_step(objective, objective.at(START), _taken_for(move, 0.0), StabilityLimit())
     way = float(torch.linalg.vector_norm(move.point.x - START)) / move.point.gradient_norm
     halvings = math.log2(way / taken.size)
     assert halvings == pytest.approx(round(halvings))
@@ -54,14 +54,14 @@ def test_a_short_teleport_is_followed_by_the_whole_newton_step(beside: float) ->
     objective = FunctionObjective(valley, start)
     move = move_from(objective.at(start), objective, Auto())
     assert move.point.x is not start
-    taken = take_first_step(objective, objective.at(start), move)
+    taken = take_first_step(objective, objective.at(start), move, StabilityLimit())
     assert taken.size == pytest.approx(1.0 / 8.0, rel=1e-6)
 
 
 def test_tiny_curvature_makes_no_step_too_long_to_be_halved() -> None:
     """On an inner slope the gradient is largest where λ = 0: what is reported are roundings of it."""
     objective, move = teleported()
-    taken = take_first_step(objective, objective.at(START), _taken_for(move, 3e-9))
+    taken = take_first_step(objective, objective.at(START), _taken_for(move, 3e-9), StabilityLimit())
     assert taken.refused == ""
     assert taken.point.value < move.point.value
 
@@ -81,7 +81,8 @@ def test_move_is_shortened_until_other_samples_are_unharmed(shift: float, share:
     seen = FunctionObjective(lambda x: x[0] ** 2 + x[1] ** 2, START)
     unused = FunctionObjective(lambda x: (x[0] - 0.55 * shift) ** 2 + x[1] ** 2, START)
     start = seen.at(torch.tensor([1.0, 0.0], dtype=torch.float64))
-    found = check_unused(seen, unused, start, take_first_step(seen, start, _to(seen, start.x.new_zeros(2))))
+    taken = take_first_step(seen, start, _to(seen, start.x.new_zeros(2)), StabilityLimit())
+    found = check_unused(seen, unused, start, taken)
     assert found.share == share
     assert found.point.x[0].item() == 1.0 - share
     assert found.unused_change <= 0.0

@@ -107,11 +107,6 @@ def test_armijo_is_the_papers(c: float) -> None:
 PAIRS = [
     (FixedStep(0.5), lambda p: torch.optim.SGD(p, lr=0.5), {}),
     (Momentum(0.5), lambda p: torch.optim.SGD(p, lr=0.5, momentum=0.9, dampening=0.9), {}),
-    (
-        Momentum(0.1, at_teleport="reset"),
-        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.9),
-        {"momentum": "reset"},
-    ),
     (Polyak(2.0), lambda p: PolyakSGD(p, lr=2.0), {}),
     (Armijo(c=0.1), lambda p: ArmijoSGD(p, c=0.1), {}),
 ]

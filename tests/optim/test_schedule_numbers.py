@@ -113,9 +113,7 @@ class Watching(Schedule):
 
     shown: list[float] = field(default_factory=list)
 
-    @property
-    def watches(self) -> bool:
-        return True
+    watches = True
 
     def due(self, step: int, history: History) -> bool:
         self.shown.append(history.ticks[-1].value)

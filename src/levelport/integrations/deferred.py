@@ -6,12 +6,12 @@ between. Wrong arguments are refused when the callback is made; a state that com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from levelport.optim.first_step import TeleportStep
+from levelport import checks
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
 
@@ -28,7 +28,7 @@ class DeferredTeleporter:
 
     def __init__(self, schedule: Schedule | None, on_teleport: Hook | None, how: Mapping[str, Any]) -> None:
         if on_teleport is not None:
-            check_function("on_teleport", on_teleport)
+            checks.function("on_teleport", on_teleport, of="result")
         self.schedule = schedule
         self.on_teleport = on_teleport
         self.how = {"noise": "replay", **how}
@@ -66,10 +66,6 @@ class DeferredTeleporter:
         assert self.teleporter is not None
         return self.teleporter
 
-    def maybe(self, loss: Callable[[], torch.Tensor]) -> TeleportStep | None:
-        """:meth:`levelport.Teleporter.maybe`."""
-        return self.begun.maybe(loss)
-
     def __getstate__(self) -> dict[str, Any]:
         """Without the teleporter: a copy of it would bring an optimizer that is not the framework's copy."""
         return {**self.__dict__, "teleporter": None, "_waiting": self.state_dict() or None}
@@ -83,9 +79,3 @@ class DeferredTeleporter:
         self._waiting = state or None
         if self.teleporter is not None:
             self.begin(self.teleporter.optimizer)
-
-
-def check_function(name: str, value: object) -> None:
-    """Raise unless ``value`` can be called."""
-    if not callable(value):
-        raise ValueError(f"{name} must be a function, not {value!r}.")

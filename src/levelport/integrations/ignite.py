@@ -14,7 +14,7 @@ from ignite.engine import Engine, Events
 from torch import Tensor
 
 from levelport import checks
-from levelport.integrations.deferred import DeferredTeleporter, check_function
+from levelport.integrations.deferred import DeferredTeleporter
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
 
@@ -43,7 +43,7 @@ def attach_teleports(
         how: other arguments of :class:`levelport.Teleporter`, such as ``max_hvps``.
     """
     checks.whole("accumulation", accumulation, at_least=1)
-    check_function("loss", loss)
+    checks.function("loss", loss, of="batch")
     teleporter = DeferredTeleporter(schedule, on_teleport, how).begin(optimizer)
 
     @trainer.on(Events.ITERATION_STARTED)  # type: ignore[untyped-decorator, unused-ignore]  # Any where not installed

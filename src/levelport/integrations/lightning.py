@@ -18,7 +18,7 @@ from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signatu
 from torch import Tensor, nn
 
 from levelport import checks
-from levelport.integrations.deferred import DeferredTeleporter, check_function
+from levelport.integrations.deferred import DeferredTeleporter
 from levelport.integrations.loggers import scalars
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import SILENT_STEPS, Hook, Teleporter
@@ -49,7 +49,7 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any wh
         **how: Any,
     ) -> None:
         if loss is not None:
-            check_function("loss", loss)
+            checks.function("loss", loss, of="module, batch")
         if optimizer is not None:
             checks.whole("optimizer", optimizer)
         self._deferred = DeferredTeleporter(schedule, on_teleport, how)

@@ -64,4 +64,4 @@ class Teleports(Callback):  # type: ignore[misc, unused-ignore]  # Any where not
             inputs, targets = unpack_data(batch)
             return net.get_loss(net.infer(inputs), targets, X=inputs, training=True)
 
-        self.deferred_.maybe(loss)
+        self.deferred_.begun.maybe(loss)

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback
 
-from levelport.integrations.deferred import DeferredTeleporter, check_function
+from levelport import checks
+from levelport.integrations.deferred import DeferredTeleporter
 from levelport.objectives.batches import Batches
 from levelport.optim.schedules import Schedule
 from levelport.optim.teleporter import Hook, Teleporter
@@ -50,7 +51,7 @@ class TeleportCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]  #
                 "[collator([dataset[i] for i in range(32)])]."
             )
         if loss is not None:
-            check_function("loss", loss)
+            checks.function("loss", loss, of="model, batch")
         self._batches = list(batches)
         self._loss = loss or (lambda model, batch: model(**batch).loss)
         self._deferred = DeferredTeleporter(schedule, on_teleport, how)
@@ -78,7 +79,7 @@ class TeleportCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]  #
         if callable(getattr(kwargs["optimizer"], "train", None)):
             kwargs["optimizer"].train()
         placed = [{name: _placed(entry, device) for name, entry in batch.items()} for batch in self._batches]
-        self._deferred.maybe(Batches(lambda batch: self._loss(model, batch), placed).mean)
+        self._deferred.begun.maybe(Batches(lambda batch: self._loss(model, batch), placed).mean)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.is_world_process_zero:

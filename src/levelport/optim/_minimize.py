@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -20,30 +20,18 @@ from levelport.objectives.metric import InMetric
 from levelport.objectives.numpy import from_arrays, is_array
 from levelport.optim.armijo import Armijo
 from levelport.optim.first_step import StabilityLimit, Taken
-from levelport.optim.fixed_step import FixedStep, Momentum, Normalized
 from levelport.optim.lbfgs import LBFGS
 from levelport.optim.newton_cg import Newton
 from levelport.optim.policy import TeleportPolicy
-from levelport.optim.polyak import Polyak
 from levelport.optim.probes import Probes
 from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus, RowKind, Start
 from levelport.optim.schedules import History, Never, Schedule
-from levelport.optim.step_rule import Arrival, StepRule
+from levelport.optim.step_rule import StepRule, newton_size
 from levelport.solvers import Certificate, Solver, solver_named
 from levelport.vectors import all_finite
 
-METHODS: dict[str, type[StepRule]] = {
-    "auto": LBFGS,
-    "armijo": Armijo,
-    "lbfgs": LBFGS,
-    "newton-cg": Newton,
-    "gd": FixedStep,
-    "fixed": FixedStep,
-    "momentum": Momentum,
-    "normalized": Normalized,
-    "polyak": Polyak,
-}
-"""Methods by name; the first four need no setting, the others a step size, which no name can give."""
+METHODS: dict[str, StepRule] = {"auto": LBFGS(), "armijo": Armijo(), "lbfgs": LBFGS(), "newton-cg": Newton()}
+"""Methods by name. The others need a step size, which no name can give."""
 
 _GTOL = {torch.float64: 1e-8, torch.float32: 1e-5}
 """‖∇f‖ relative to its value at x0, as small as it gets; 1e-3 in other precisions.
@@ -198,7 +186,7 @@ def _descend(run: _Run, rule: StepRule, policy: TeleportPolicy[tuple[Point, Any]
     run.objective.verify_deterministic(start)
     run.record("start")
     state: Any = None
-    arrival: Arrival | None = None
+    newton: float | None = None
     while True:
         undone = not run.asked_to_stop and policy.monitor.rises(run.point.value)
         if undone:
@@ -211,14 +199,14 @@ def _descend(run: _Run, rule: StepRule, policy: TeleportPolicy[tuple[Point, Any]
             if rule.learns and taken is not None and taken.move.model is not None and taken.move.model.size > 0:
                 state = rule.learn(run.objective, state, taken.move.model.ritz_pairs())
             if taken is not None and taken.point is run.point and run.trace[-1].kind != "stay":
-                arrival = Arrival(math.nan if policy.first_step or taken.descent else taken.move.result.curvature)
+                newton = None if policy.first_step or taken.descent else newton_size(taken.move.result.curvature)
                 if taken.descent and not policy.first_step:  # it is the step of this iteration
                     continue
                 if policy.first_step and (reason := run.reason_to_stop()) is not None:
                     return reason
             if run.asked_to_stop:
                 return MinimizeStatus.STOPPED
-        step = rule.within(run.left()[0]).advance(run.objective, run.point, state, arrival)
+        step = rule.within(run.left()[0]).advance(run.objective, run.point, state, newton)
         if step.point is None:
             return MinimizeStatus.NO_STEP
         if not (step.point.finite and all_finite(step.point.x)):
@@ -228,7 +216,7 @@ def _descend(run: _Run, rule: StepRule, policy: TeleportPolicy[tuple[Point, Any]
             run.point, state = policy.monitor.undo()
             run.record("undone")
             continue
-        before, arrival = run.point, None
+        before, newton = run.point, None
         averaged = Certificate.averaged(before, step.point) if run.trace[-1].kind == "teleport" else None
         run.point, state = step.point, step.state
         run.iteration += 1
@@ -352,11 +340,6 @@ def method_named(method: str | StepRule) -> StepRule:
     if not isinstance(method, str):
         raise ValueError(f"method must be a name such as 'lbfgs' or a rule such as Armijo(c=0.1), not {method!r}.")
     if method not in METHODS:
-        raise checks.unknown_name("method", method, METHODS)
-    rule = METHODS[method]
-    # All rules are dataclasses, which StepRule itself, a base without fields, cannot say.
-    if any(setting.default is MISSING for setting in fields(rule)):  # type: ignore[arg-type]
-        raise ValueError(
-            f"method {method!r} needs a step size: pass method=levelport.optim.{rule.__name__}(0.1), for example."
-        )
-    return rule()
+        others = "or pass a rule with its step size, such as levelport.optim.Polyak(1.0)"
+        raise checks.unknown_name("method", method, METHODS, see=f"Choose from: {', '.join(METHODS)}; {others}.")
+    return METHODS[method]

@@ -69,15 +69,13 @@ class WhileAffordable(Schedule):
     pause: int = 5
     vectors: int = 4
 
+    watches = True
+
     def __post_init__(self) -> None:
         checks.number("rise", self.rise, above=0.0)
         checks.number("start", self.start, at_least=0.0)
         checks.whole("pause", self.pause, at_least=1)
         checks.whole("vectors", self.vectors, at_least=1)
-
-    @property
-    def watches(self) -> bool:
-        return True
 
     def due(self, step: int, history: History) -> bool:
         if step % self.pause:  # now and then is enough, and costs less

@@ -27,8 +27,8 @@ from torch import Tensor
 from levelport import checks
 from levelport.numerics.armijo import Decrease, armijo_search
 from levelport.objective import Objective, Point
-from levelport.optim.closures import FlatOptimizer, StepLoss
-from levelport.optim.step_rule import Arrival, Step, StepRule
+from levelport.optim.closures import FlatOptimizer
+from levelport.optim.step_rule import Step, StepRule, newton_size
 
 _LONGEST = 1e6  # step size of a search, so that one on a function without a minimum ends
 
@@ -53,16 +53,14 @@ class Armijo(StepRule):
     max_step: float | None = None
     use_curvature: bool = True
 
+    safe_after_teleport = True
+
     def __post_init__(self) -> None:
         check_search(self.c, self.initial, self.grow, self.shrink, _LONGEST if self.max_step is None else self.max_step)
         checks.flag("use_curvature", self.use_curvature)
 
-    @property
-    def safe_after_teleport(self) -> bool:
-        return True
-
-    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
-        known = arrival.newton_step if arrival is not None and self.use_curvature else None
+    def advance(self, objective: Objective, point: Point, state: Any, newton: float | None) -> Step:
+        known = newton if self.use_curvature else None
         size_of_gradient = point.gradient_norm
         decrease = Decrease.at(point.value, self.c, objective.dtype)
         by_slopes: bool | None = None
@@ -136,12 +134,12 @@ class ArmijoSGD(FlatOptimizer):
 
     def after_teleport(self, curvature: float) -> None:
         """Start the next search at 1/λ."""
-        self.param_groups[0]["newton_step"] = Arrival(curvature).newton_step
+        self.param_groups[0]["newton_step"] = newton_size(curvature)
 
     # torch's own signature has closures that return float.
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor:  # type: ignore[override]
         """Evaluate the loss, search, and take the step."""
-        step_loss = StepLoss.of(self.required(closure), self.all_parameters())
+        step_loss = self.loss_of(closure)
         loss = step_loss()
         # The search belongs to all groups; the first one keeps its settings.
         search = self.param_groups[0]

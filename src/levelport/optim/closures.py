@@ -106,11 +106,6 @@ class StepLoss:
         self._unused: Tensor | None = None
         self._unused_at: list[int] = []
 
-    @classmethod
-    def of(cls, closure: Callable[[], Tensor], parameters: Iterable[Tensor], *, either: bool = False) -> StepLoss:
-        """``closure`` itself if a wrapper has already made it a StepLoss."""
-        return closure if isinstance(closure, StepLoss) else cls(closure, parameters, either=either)
-
     def __call__(self) -> Tensor:
         """A closure in torch's sense. The gradient of :meth:`evaluate_first` is used before a new one is made.
 
@@ -287,16 +282,10 @@ class FlatOptimizer(torch.optim.Optimizer):
         norms = [norm(gradient) for gradient in gradients]
         return float(torch.linalg.vector_norm(torch.stack(norms))) if norms else 0.0
 
-    @torch.no_grad()
-    def descend(self, group: dict[str, Any], size: float) -> None:
-        """p ← p - size · ∇f for the parameters of ``group``."""
-        for p, gradient in self.moving(group):
-            p.sub_(gradient, alpha=size)
-
-    def required(self, closure: Callable[[], Tensor] | None) -> Callable[[], Tensor]:
-        """``closure``, or an error that shows how to pass one."""
+    def loss_of(self, closure: Callable[[], Tensor] | None, *, either: bool = False) -> StepLoss:
+        """The loss of a step; ``closure`` itself if a wrapper has already made it a StepLoss."""
         if closure is None:
             raise TypeError(
                 f"{type(self).__name__}.step needs the loss: call optimizer.step(lambda: loss_fn(model(x), y))."
             )
-        return closure
+        return closure if isinstance(closure, StepLoss) else StepLoss(closure, self.all_parameters(), either=either)

@@ -139,7 +139,7 @@ class TeleportStep:
 
 @dataclass(frozen=True)
 class StabilityLimit:
-    """Stability of a method with a fixed step size.
+    """Stability of a method with a fixed step size; the default is that of methods that choose theirs.
 
     Attributes:
         curvature: above which its steps diverge on a quadratic; infinite where nothing is known.
@@ -174,11 +174,7 @@ class StabilityLimit:
         return cls(min(g.curvature for g in groups), max(g.step for g in groups))
 
 
-UNLIMITED = StabilityLimit()
-"""Of methods that choose their step sizes."""
-
-
-def take_first_step(objective: Objective, start: Point, move: Move, limit: StabilityLimit = UNLIMITED) -> Taken:
+def take_first_step(objective: Objective, start: Point, move: Move, limit: StabilityLimit) -> Taken:
     """Step down from the teleport; the start itself where no step descends, or where the method could not go on.
 
     It could not where f is more curved than its step size can bear, or where its own next step would not descend.

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
-
-from torch import Tensor
+from typing import Any
 
 from levelport import checks
 from levelport.objective import Objective, Point
 from levelport.optim.first_step import StabilityLimit
-from levelport.optim.step_rule import Arrival, Step, StepRule
+from levelport.optim.step_rule import Step, StepRule
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class FixedStep(StepRule):
     def stability_limit(self) -> StabilityLimit:
         return StabilityLimit.fixed(self.lr)
 
-    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
+    def advance(self, objective: Objective, point: Point, state: Any, newton: float | None) -> Step:
         return Step(objective.at(point.x - self.lr * point.gradient), None, self.lr)
 
 
@@ -41,28 +39,24 @@ class Momentum(StepRule):
     Args:
         lr: the step size.
         momentum, dampening: the paper's experiments take 0.9 for both.
-        at_teleport: "keep" the direction across a teleport, or "reset" it to the gradient there.
     """
 
     lr: float
     momentum: float = 0.9
     dampening: float = 0.9
-    at_teleport: Literal["keep", "reset"] = "keep"
 
     def __post_init__(self) -> None:
         checks.positive(lr=self.lr)
         checks.number("momentum", self.momentum, at_least=0.0, below=1.0)
         checks.number("dampening", self.dampening, at_least=0.0, at_most=1.0)
-        checks.one_of("at_teleport", self.at_teleport, ("keep", "reset"))
 
     @property
     def stability_limit(self) -> StabilityLimit:
         return StabilityLimit.fixed(self.lr, self.momentum, self.dampening)
 
-    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
-        buffer: Tensor | None = None if arrival is not None and self.at_teleport == "reset" else state
-        gradient = point.gradient
-        buffer = gradient if buffer is None else self.momentum * buffer + (1.0 - self.dampening) * gradient
+    def advance(self, objective: Objective, point: Point, state: Any, newton: float | None) -> Step:
+        new = point.gradient
+        buffer = new if state is None else self.momentum * state + (1.0 - self.dampening) * new
         return Step(objective.at(point.x - self.lr * buffer), buffer, self.lr)
 
 
@@ -79,6 +73,6 @@ class Normalized(StepRule):
     def __post_init__(self) -> None:
         checks.positive(lr=self.lr)
 
-    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
+    def advance(self, objective: Objective, point: Point, state: Any, newton: float | None) -> Step:
         size = self.lr / point.gradient_norm if point.gradient_norm > 0.0 else 0.0
         return Step(objective.at(point.x - size * point.gradient), None, size)

@@ -25,7 +25,7 @@ from levelport import checks
 from levelport.numerics.lbfgs import QuasiNewton
 from levelport.numerics.strong_wolfe import strong_wolfe
 from levelport.objective import Objective, Point
-from levelport.optim.step_rule import Arrival, Step, StepRule
+from levelport.optim.step_rule import Step, StepRule
 from levelport.vectors import norm
 
 _MOST_PAIRS = 400
@@ -45,15 +45,13 @@ class LBFGS(StepRule):
 
     memory: int | None = None
 
+    safe_after_teleport = learns = True
+
     def __post_init__(self) -> None:
         if self.memory is not None:
             checks.whole("memory", self.memory, at_least=1, why="None chooses it by the size of x")
 
-    @property
-    def safe_after_teleport(self) -> bool:
-        return True
-
-    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
+    def advance(self, objective: Objective, point: Point, state: Any, newton: float | None) -> Step:
         model = self._model(objective, state)
         if model.informed:
             found = strong_wolfe(objective.at, point, -model.apply(point.gradient))
@@ -61,8 +59,7 @@ class LBFGS(StepRule):
                 model.forget()  # the pairs describe other regions
         if not model.informed:
             size = point.gradient_norm
-            known = None if arrival is None else arrival.newton_step
-            initial = known or min(1.0, 1.0 / size if size > 0.0 else 1.0)
+            initial = newton or min(1.0, 1.0 / size if size > 0.0 else 1.0)
             if size > 0.0:  # no less than what shows in x, whatever its unit
                 initial = max(initial, math.sqrt(torch.finfo(objective.dtype).eps) * (float(norm(point.x)) / size))
             found = strong_wolfe(objective.at, point, -point.gradient, initial=initial)
@@ -71,10 +68,6 @@ class LBFGS(StepRule):
         length, new = found
         model.update(new.x - point.x, new.gradient - point.gradient)
         return Step(new, model, length)
-
-    @property
-    def learns(self) -> bool:
-        return True
 
     def learn(self, objective: Objective, state: Any, pairs: tuple[Tensor, Tensor]) -> QuasiNewton:
         """The state with the pairs (v, ∇²f v), rows of two matrices in the order of their curvatures, smallest first.

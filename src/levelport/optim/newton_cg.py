@@ -17,7 +17,7 @@ from levelport import checks
 from levelport.numerics.newton import newton_step
 from levelport.numerics.strong_wolfe import strong_wolfe
 from levelport.objective import Objective, Point
-from levelport.optim.step_rule import Arrival, Step, StepRule
+from levelport.optim.step_rule import Step, StepRule
 
 
 def newton_direction(point: Point, max_hvps: int) -> Tensor:
@@ -38,6 +38,8 @@ class Newton(StepRule):
     max_hvps: int = 50
     step: float | Literal["strong-wolfe"] = "strong-wolfe"
 
+    safe_after_teleport = True
+
     def __post_init__(self) -> None:
         checks.whole("max_hvps", self.max_hvps, at_least=1)
         if isinstance(self.step, str):
@@ -45,14 +47,10 @@ class Newton(StepRule):
         else:
             checks.positive(step=self.step)
 
-    @property
-    def safe_after_teleport(self) -> bool:
-        return True
-
     def within(self, max_cost: float) -> Newton:
         return self if max_cost >= 2.0 * self.max_hvps else replace(self, max_hvps=max(1, int(0.5 * max_cost)))
 
-    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
+    def advance(self, objective: Objective, point: Point, state: Any, newton: float | None) -> Step:
         direction = newton_direction(point, self.max_hvps)
         if self.step != "strong-wolfe":
             return Step(objective.at(point.x + self.step * direction, curvature=True), None, self.step)

@@ -16,7 +16,7 @@ from torch import Tensor
 from levelport.objective import Objective, Point
 from levelport.objectives.metric import InMetric
 from levelport.objectives.parameters import ParametersObjective
-from levelport.optim.first_step import UNLIMITED, Taken
+from levelport.optim.first_step import StabilityLimit, Taken
 from levelport.optim.policy import TeleportPolicy
 
 _DIVIDING = (
@@ -46,7 +46,7 @@ class Metric:
     def of(cls, metric: object, optimizer: torch.optim.Optimizer, parameters: list[Tensor]) -> Metric:
         """Raise at once where ``metric`` is none: the first teleport may be hundreds of steps away."""
         if isinstance(metric, Tensor):
-            InMetric(ParametersObjective(parameters, _nothing), metric)  # asks for size and sign
+            InMetric(ParametersObjective(parameters, metric.sum), metric)  # asks for size and sign, evaluates nothing
             return cls(optimizer, dict(zip(parameters, metric.split([p.numel() for p in parameters]), strict=True)))
         if metric != "optimizer":
             raise ValueError(f"metric must be a tensor of weights, 'optimizer' or None, not {metric!r}.")
@@ -74,15 +74,10 @@ class Metric:
         """The teleport and where its first step leads, in this metric."""
         weighted = InMetric(objective, self.now(parameters))
         around = weighted.around(before)
-        taken = policy.move(weighted, around, UNLIMITED, due=due)
+        taken = policy.move(weighted, around, StabilityLimit(), due=due)
         result = replace(taken.move.result, x=weighted.underneath(taken.move.point).x)
         end = before if taken.point is around else weighted.underneath(taken.point)
         return replace(taken, move=replace(taken.move, result=result), point=end)
-
-
-def _nothing() -> Tensor:
-    """A placeholder loss that is never evaluated."""
-    return torch.zeros(())
 
 
 def optimizer_metric(optimizer: torch.optim.Optimizer, parameters: list[Tensor]) -> Tensor:

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from levelport import checks
 from levelport.objective import Objective, Point
-from levelport.optim.closures import FlatOptimizer, StepLoss
-from levelport.optim.step_rule import Arrival, Step, StepRule
+from levelport.optim.closures import FlatOptimizer
+from levelport.optim.step_rule import Step, StepRule
 
 
 def polyak_step(value: float, f_star: float, gradient_norm: float) -> float:
@@ -42,7 +42,7 @@ class Polyak(StepRule):
         checks.number("max_step", self.max_step, above=0.0)
         checks.number("f_star", self.f_star)
 
-    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
+    def advance(self, objective: Objective, point: Point, state: Any, newton: float | None) -> Step:
         size = min(self.max_step, polyak_step(point.value, self.f_star, point.gradient_norm))
         return Step(objective.at(point.x - size * point.gradient), None, size)
 
@@ -66,9 +66,10 @@ class PolyakSGD(FlatOptimizer):
     # torch's own signature has closures that return float.
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor:  # type: ignore[override]
         """Evaluate the loss and take one step."""
-        loss = StepLoss.of(self.required(closure), self.all_parameters(), either=True)()
+        loss = self.loss_of(closure, either=True)()
         size = self.gradient_norm()
         for group in self.param_groups:
             group["step_size"] = min(float(group["lr"]), polyak_step(float(loss), group["f_star"], size))
-            self.descend(group, group["step_size"])
+            for p, gradient in self.moving(group):
+                p.detach().sub_(gradient, alpha=group["step_size"])
         return loss

@@ -15,37 +15,25 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from levelport import checks
 from levelport.optim.schedules import History, Schedule
 from levelport.solvers import Solver
+
+_START = 80.0  # gradient equivalents before the first probe
+_MOST_VECTORS = 64  # of the Krylov space of a probe
 
 
 @dataclass(frozen=True)
 class Probes(Schedule):
-    """Krylov teleports as probes, after a pause that adapts to what they bring.
+    """Krylov teleports as probes, after a pause that adapts to what they bring."""
 
-    Args:
-        start: gradient equivalents before the first probe.
-        max_vectors: of the Krylov space of a probe. It never costs more than a quarter of what was spent before.
-    """
-
-    start: float = 80.0
-    max_vectors: int = 64
-
-    def __post_init__(self) -> None:
-        checks.number("start", self.start, above=0.0)
-        checks.whole("max_vectors", self.max_vectors, at_least=1)
-
-    @property
-    def watches(self) -> bool:
-        return True
+    watches = True
 
     def limit(self, solver: Solver, history: History) -> Solver:
-        vectors = max(1, min(self.max_vectors, int(0.25 * history.ticks[-1].cost)))
+        vectors = max(1, min(_MOST_VECTORS, int(0.25 * history.ticks[-1].cost)))
         return solver.within(vectors + 1, 0.0)  # solvers keep one product in reserve for a certificate
 
     def due(self, step: int, history: History) -> bool:
-        pause = due_at = self.start
+        pause = due_at = _START
         for trial in history.trials:
             if math.isnan(trial.decrease):
                 return False  # it has not been followed by a step yet
@@ -56,4 +44,4 @@ class Probes(Schedule):
         return history.ticks[-1].cost >= due_at
 
     def __str__(self) -> str:
-        return f"probes of the curvature from {self.start:g} gradient equivalents on, while they pay"
+        return f"probes of the curvature from {_START:g} gradient equivalents on, while they pay"

@@ -12,6 +12,7 @@ from typing_extensions import TypeVar  # torch depends on it; defaults of type v
 from levelport.objective import Cost
 from levelport.objectives.structure import Variables
 from levelport.solvers import Certificate
+from levelport.solvers.result import SciPyNames
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,7 +79,7 @@ class MinimizeRow:
 
 
 @dataclass(frozen=True)
-class MinimizeResult(Generic[Start]):
+class MinimizeResult(SciPyNames, Generic[Start]):
     """The outcome of :func:`levelport.minimize`.
 
     Attributes:
@@ -123,15 +124,6 @@ class MinimizeResult(Generic[Start]):
         ]
         return "\n".join(lines)
 
-    def cost_to_reach(self, value: float) -> float | None:
-        """Gradient equivalents spent at the first row where f is at most ``value``; None if there is none."""
-        return next((row.cost for row in self.trace if row.value <= value), None)
-
-    @property
-    def fun(self) -> float:
-        """f at ``x``."""
-        return self.value
-
     @property
     def jac(self) -> Start | None:
         """∇f at ``x``."""
@@ -141,18 +133,3 @@ class MinimizeResult(Generic[Start]):
     def nit(self) -> int:
         """Steps taken."""
         return self.iterations
-
-    @property
-    def nfev(self) -> int:
-        """Evaluations of f, those that came with a gradient included."""
-        return self.cost.nfev
-
-    @property
-    def njev(self) -> int:
-        """Gradients."""
-        return self.cost.gradients
-
-    @property
-    def nhev(self) -> int:
-        """Hessian-vector products."""
-        return self.cost.hvps

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 from levelport import checks
 from levelport.solvers import Solver
@@ -163,10 +163,8 @@ def jump_of(ticks: list[Tick]) -> float:
 class Schedule:
     """Decides when to teleport. Those that are fixed in advance define :meth:`next`, adaptive ones :meth:`due`."""
 
-    @property
-    def watches(self) -> bool:
-        """True if the decision depends on losses."""
-        return False
+    watches: ClassVar[bool] = False
+    """True if the decision depends on losses."""
 
     def next(self, step: int) -> int | None:
         """The first step from this one on before which a teleport may take place; None where there is none left."""

@@ -6,31 +6,19 @@ and out. The same arithmetic serves the torch optimizers.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from levelport.objective import Objective, Point
-from levelport.optim.first_step import UNLIMITED, StabilityLimit
+from levelport.optim.first_step import StabilityLimit
 
 
-@dataclass(frozen=True)
-class Arrival:
-    """The move that has just led to a point.
-
-    Attributes:
-        curvature: λ along the gradient there, if the first step is the rule's to take; NaN where it has been taken.
-    """
-
-    curvature: float = math.nan
-
-    @property
-    def newton_step(self) -> float | None:
-        """1/λ, the Newton step size at a KKT point of the teleport, where ∇²f ∇f = λ ∇f; None unless λ > 0."""
-        return 1.0 / self.curvature if self.curvature > 0.0 else None
+def newton_size(curvature: float) -> float | None:
+    """1/λ, the Newton step size at a KKT point of a teleport, where ∇²f ∇f = λ ∇f; None unless λ > 0."""
+    return 1.0 / curvature if curvature > 0.0 else None
 
 
 @dataclass(frozen=True)
@@ -51,28 +39,28 @@ class Step:
 class StepRule(ABC):
     """One method of descent."""
 
-    @property
-    def safe_after_teleport(self) -> bool:
-        """True if it may step where the gradient is large: it searches, or its step does not grow with the gradient."""
-        return False
+    safe_after_teleport: ClassVar[bool] = False
+    """True if it may step where the gradient is large: it searches, or its step does not grow with the gradient."""
 
     @property
     def stability_limit(self) -> StabilityLimit:
         """Return the curvature above which its steps diverge, for methods with a fixed step size."""
-        return UNLIMITED
+        return StabilityLimit()
 
     def within(self, max_cost: float) -> StepRule:
         """The rule with its own inner iterations limited to so many gradient equivalents, at least one of them."""
         return self
 
     @abstractmethod
-    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
-        """The step from ``point``; ``state`` is None at first, ``arrival`` the move that has led to it, if any."""
+    def advance(self, objective: Objective, point: Point, state: Any, newton: float | None) -> Step:
+        """The step from ``point``; ``state`` is None at first.
 
-    @property
-    def learns(self) -> bool:
-        """True if :meth:`learn` has a use for what teleports find out about f."""
-        return False
+        ``newton`` is 1/λ where a teleport has just led to ``point``, λ the curvature along the gradient there, and the
+        first step from it is the rule's to take.
+        """
+
+    learns: ClassVar[bool] = False
+    """True if :meth:`learn` has a use for what teleports find out about f."""
 
     def learn(self, objective: Objective, state: Any, pairs: tuple[Tensor, Tensor]) -> Any:
         """The state with the pairs (v, ∇²f v), rows of two matrices, that a teleport has paid for."""

@@ -23,7 +23,7 @@ from torch.utils.hooks import RemovableHandle
 from levelport import checks
 from levelport.objective import Objective
 from levelport.objectives.batches import Batches, Loss
-from levelport.objectives.isolation import RandomState, recover
+from levelport.objectives.isolation import recover
 from levelport.optim.armijo import ArmijoSGD
 from levelport.optim.closures import FlatOptimizer, StepLoss
 from levelport.optim.first_step import TeleportStep
@@ -59,15 +59,22 @@ class Teleported(FlatOptimizer):
         solver: how to teleport: "krylov" (brief), "auto", "sqp", or one with limits, ``Krylov(max_hvps=10)``.
         momentum: at a teleport, "keep" the optimizer's state (momentum buffers, second moments), or "reset" it.
         teleport_on: what to teleport on, if not the loss of the step: a loss over a fixed sample, or
-            :class:`~levelport.Batches`. With mini-batches this is what lets the default schedule act.
-        metric: weights of the norm of gradients, flat; "optimizer" for what Adam divides by; None is the ordinary norm.
+            :class:`~levelport.Batches`, each batch of which costs as much as one of a step. An adaptive schedule then
+            judges by that loss, evaluated now and then. Where the loss would rise on ``Batches.unused``, or on the
+            step's own batch, the move is shortened or refused, and the result says so.
+        metric: the norm in which gradients are measured, see :func:`levelport.teleport`: a flat tensor of weights, or
+            "optimizer" for what Adam and its relatives divide by. None is the ordinary norm.
         noise: "refuse" raises if two evaluations at one point differ (dropout), "replay" repeats the random numbers.
-        first_step: "included" makes the teleport and a checked gradient step from it one move, "optimizer" leaves that
-            step to the optimizer; None chooses by the optimizer.
+            An adaptive schedule does not require a teleport at this step, so there "refuse" only warns, once.
+        first_step: "included" makes the teleport and a checked gradient step of size 1/λ from it one move; "optimizer"
+            leaves the first step to the optimizer, as Algorithm 1 of the paper does. None takes "optimizer" for
+            ``ArmijoSGD``, whose line search is safe there, and "included" for all others.
         after_backward: called when the gradients of a step are in ``.grad``, for instance to clip them.
-        distribute: wraps the objective of a teleport over several ranks; needs a schedule.
+        distribute: wraps the objective of a teleport, for instance
+            ``functools.partial(DistributedObjective, samples=len(shard))``; needs a schedule. None averages over the
+            ranks of the default process group, if there is one, as DistributedDataParallel does.
 
-    :class:`~levelport.Teleporter` says more about each; ``optimizer.teleporter.summary()`` tells what was tried.
+    ``optimizer.teleporter.summary()`` tells what was tried.
 
     Attributes:
         last_teleport: the :class:`~levelport.optim.TeleportStep` of the last teleport, None before the first.
@@ -210,9 +217,9 @@ class Teleported(FlatOptimizer):
         teleporter.spent += step_loss.cost
         return loss
 
-    def teleport(self, loss: Loss | Batches, *, random_state: RandomState | None = None) -> TeleportStep:
+    def teleport(self, loss: Loss | Batches) -> TeleportStep:
         """Teleport now, on ``loss``; see :meth:`levelport.Teleporter.teleport`."""
-        result = self.teleporter.teleport(loss, random_state=random_state)
+        result = self.teleporter.teleport(loss)
         self._prepare_first_step(result)
         return result
 

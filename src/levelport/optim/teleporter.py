@@ -63,24 +63,8 @@ class Teleporter:
     Args:
         optimizer: whose parameters move. It is never asked to step.
         schedule: when :meth:`maybe` teleports, in its calls; :class:`~levelport.Never` leaves it to :meth:`teleport`.
-            None is :class:`~levelport.optim.WhileAffordable` for SGD without momentum, ``ArmijoSGD`` and ``PolyakSGD``;
-            other optimizers need a schedule, because none was found that helps them.
-        solver: how to teleport: "krylov", "auto", "sqp", or one with limits of its own, ``Auto(max_hvps=10)``.
-        momentum: at a teleport, "keep" the optimizer's state (momentum buffers, second moments), or "reset" it.
-        teleport_on: what teleports work on, if not the loss of the step: a full-batch loss, or :class:`Batches`. An
-            adaptive schedule then judges by that loss, evaluated now and then; each batch of ``Batches`` is charged as
-            one batch of a step. Where the loss would rise on ``Batches.unused``, or on the step's own batch, the move
-            is shortened or refused, and the result says so.
-        metric: the norm in which gradients are measured, see :func:`levelport.teleport`: a flat tensor of weights, or
-            "optimizer" for what Adam and its relatives divide by. None is the ordinary norm.
-        noise: "refuse" raises if two evaluations at one point differ (dropout), "replay" repeats the random numbers.
-            An adaptive schedule does not require a teleport at this step, so there "refuse" only warns, once.
-        first_step: "included" makes the teleport and a checked gradient step of size 1/λ from it one move; "optimizer"
-            leaves the first step to the optimizer, as Algorithm 1 of the paper does. None takes "optimizer" for
-            ``ArmijoSGD``, whose line search is safe there, and "included" for all others.
-        distribute: wraps the objective of a teleport, for instance
-            ``functools.partial(DistributedObjective, samples=len(shard))``; needs a schedule. None averages over the
-            ranks of the default process group, if there is one, as DistributedDataParallel does.
+            None chooses by the optimizer.
+        solver, momentum, teleport_on, metric, noise, first_step, distribute: see :class:`~levelport.Teleported`.
 
     Attributes:
         last_teleport: the :class:`TeleportStep` of the last teleport, None before the first.
@@ -283,18 +267,17 @@ class Teleporter:
             if on_decline is not None:
                 on_decline(declined, why)
 
-    def teleport(self, loss: Loss | Batches, *, random_state: RandomState | None = None) -> TeleportStep:
+    def teleport(self, loss: Loss | Batches) -> TeleportStep:
         """Teleport now, on ``loss``. Gradients in ``.grad``, buffers and random generators stay as they are.
 
         Args:
             loss: a loss-only callable, or :class:`Batches`; need not be the loss of the steps.
-            random_state: with noise="replay", where random numbers start; None is the present state.
 
         Returns:
             What became of it: the teleport, whether the move was made and why not.
         """
         recover()
-        return self._teleport(loss, random_state, level=math.nan, due=False)
+        return self._teleport(loss, None, level=math.nan, due=False)
 
     def _teleport(
         self,

@@ -62,8 +62,35 @@ class TraceRow:
     cost: Cost
 
 
+class SciPyNames:
+    """SciPy's names for what a result has under other names as well."""
+
+    value: float
+    cost: Cost
+
+    @property
+    def fun(self) -> float:
+        """f at ``x``."""
+        return self.value
+
+    @property
+    def nfev(self) -> int:
+        """Evaluations of f, those that came with a gradient included."""
+        return self.cost.nfev
+
+    @property
+    def njev(self) -> int:
+        """Gradients."""
+        return self.cost.gradients
+
+    @property
+    def nhev(self) -> int:
+        """Hessian-vector products."""
+        return self.cost.hvps
+
+
 @dataclass(frozen=True)
-class TeleportResult(Generic[X]):
+class TeleportResult(SciPyNames, Generic[X]):
     """The outcome of :func:`levelport.teleport`. Value and gradient were evaluated at the very ``x`` returned.
 
     Attributes:
@@ -157,29 +184,9 @@ class TeleportResult(Generic[X]):
         return self.certificate.curvature
 
     @property
-    def fun(self) -> float:
-        """f at ``x``."""
-        return self.value
-
-    @property
     def nit(self) -> int:
         """Iterations of the solver."""
         return len(self.trace)
-
-    @property
-    def nfev(self) -> int:
-        """Evaluations of f, those that came with a gradient included."""
-        return self.cost.nfev
-
-    @property
-    def njev(self) -> int:
-        """Gradients."""
-        return self.cost.gradients
-
-    @property
-    def nhev(self) -> int:
-        """Hessian-vector products."""
-        return self.cost.hvps
 
 
 def _best_step(size: float, curvature: float) -> float:

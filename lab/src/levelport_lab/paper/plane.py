@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from levelport.objective import Objective, Point
 from levelport.optim import Armijo, At, MinimizeResult, MinimizeRow, Never, minimize
-from levelport.optim.step_rule import Arrival, Step, StepRule
+from levelport.optim.step_rule import Step, StepRule
 from levelport.solvers import Solver, TeleportResult, solver_named, teleport
 from levelport_lab.level_sets import Trails, draw_level_sets, draw_path, mark, mark_minimizers, window_with
 from levelport_lab.pictures import BLACK, BLUE, GREEN, ORANGE, RED
@@ -42,7 +42,7 @@ class ExactNewton(StepRule):
 
     step: float = 0.8
 
-    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
+    def advance(self, objective: Objective, point: Point, state: Any, newton: float | None) -> Step:
         hessian = torch.stack([point.hvp(unit) for unit in torch.eye(objective.dimension, dtype=objective.dtype)])
         direction, singular = torch.linalg.solve_ex(hessian, point.gradient)
         if bool(singular):
@@ -60,7 +60,7 @@ class BacktrackingArmijo(StepRule):
     also grows a step size while it is good enough.
     """
 
-    def advance(self, objective: Objective, point: Point, state: Any, arrival: Arrival | None) -> Step:
+    def advance(self, objective: Objective, point: Point, state: Any, newton: float | None) -> Step:
         size = 1.0 if state is None else 1.25 * state
         while size > 1e-16:
             trial = objective.at(point.x - size * point.gradient)

@@ -19,7 +19,7 @@ from rich.console import Console
 from levelport_lab.choices import BackendName
 from levelport_lab.engine import backends
 from levelport_lab.engine.backends import Backend, WorkerLostError
-from levelport_lab.engine.progress import ConsoleProgress, Forecast, SilentProgress
+from levelport_lab.engine.progress import ConsoleProgress, Forecast, Progress
 from levelport_lab.engine.runner import Plan, failure_sentences, in_words, run_plan
 from levelport_lab.engine.spec import RunSpec, RunStatus
 from levelport_lab.engine.store import Store, StoreError
@@ -89,7 +89,7 @@ def test_a_task_that_failed_elsewhere_is_a_failure(tmp_path: Path) -> None:
 def test_a_shard_damaged_meanwhile_is_a_failure(tmp_path: Path) -> None:
     store = Store(tmp_path)
 
-    class Vandal(SilentProgress):
+    class Vandal(Progress):
         def finished(self, spec: RunSpec, *, failed: bool) -> None:
             store.path(spec.key).write_bytes(b"damaged")
 

@@ -17,7 +17,7 @@ from levelport_lab.bench.intervals.results import interval_rows, interval_tables
 from levelport_lab.bench.intervals.suite import IntervalSpec, entries, minimizer
 from levelport_lab.bench.intervals.truth import profile_end
 from levelport_lab.engine.backends import Backend
-from levelport_lab.engine.progress import SilentProgress
+from levelport_lab.engine.progress import Progress
 from levelport_lab.engine.runner import Plan, run_plan
 from levelport_lab.engine.spec import RunSpec
 from levelport_lab.engine.store import Store, TaskResult
@@ -25,7 +25,7 @@ from levelport_lab.engine.store import Store, TaskResult
 
 def computed(specs: list[RunSpec], out: Path) -> list[TaskResult]:
     store = Store(out)
-    assert not run_plan(Plan.of(specs, store), store, Backend(jobs=1), SilentProgress()).failures
+    assert not run_plan(Plan.of(specs, store), store, Backend(jobs=1), Progress()).failures
     return list(store.look().results.values())
 
 

@@ -6,6 +6,7 @@ instrument decides when they are done; a run that ends by itself before that has
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +71,8 @@ def descent(rule: StepRule | Callable[[Instance], StepRule] | str = "auto", **op
 
 
 def _polyak(instance: Instance) -> StepRule:
-    return Polyak(max_step=1e6, f_star=instance.f_star_for_polyak)
+    """With f* where it is known, 0 for networks."""
+    return Polyak(max_step=1e6, f_star=0.0 if math.isnan(instance.f_star) else instance.f_star)
 
 
 def _with_and_without(name: str, rule: StepRule | Callable[[Instance], StepRule] | str) -> list[Competitor]:
@@ -83,7 +85,7 @@ def _with_and_without(name: str, rule: StepRule | Callable[[Instance], StepRule]
     ]
 
 
-def _scipy(method: str, options: dict[str, Any], *, differences: bool = False) -> Method:
+def by_scipy(method: str, options: dict[str, Any], *, differences: bool = False) -> Method:
     """A method of SciPy; ``differences`` makes its products of gradients, as ours does."""
 
     def run(objective: Metered, instance: Instance) -> None:
@@ -122,10 +124,10 @@ CORE = (
     Competitor(NO_CLIMB, descent(DESCENT, schedule=Every(1), solver=NoClimb())),
     Competitor(RANDOM_CLIMB, descent(DESCENT, schedule=Every(1), solver=RandomClimb())),
     Competitor(OUR_LBFGS, descent("lbfgs", schedule=Never())),
-    Competitor(LBFGS, _scipy("L-BFGS-B", LBFGSB)),
-    Competitor(LBFGS_60, _scipy("L-BFGS-B", LBFGSB | {"maxcor": 60})),
-    Competitor(NEWTON_CG, _scipy("Newton-CG", NEVER)),
-    Competitor(NEWTON_CG_DIFFERENCES, _scipy("Newton-CG", NEVER, differences=True)),
+    Competitor(LBFGS, by_scipy("L-BFGS-B", LBFGSB)),
+    Competitor(LBFGS_60, by_scipy("L-BFGS-B", LBFGSB | {"maxcor": 60})),
+    Competitor(NEWTON_CG, by_scipy("Newton-CG", NEVER)),
+    Competitor(NEWTON_CG_DIFFERENCES, by_scipy("Newton-CG", NEVER, differences=True)),
 )
 """GD alone, with the paper's teleports and ours, two controls, our L-BFGS, SciPy's L-BFGS-B and Newton-CG.
 

@@ -35,20 +35,11 @@ Family = Literal["logistic", "quadratic", "function", "network", "pinn", "all sa
 
 @dataclass(frozen=True)
 class Instance:
-    """A problem as competitors see it, and the values that they are judged by.
-
-    Attributes:
-        objective, x0: f and the start.
-        f_star: the optimal value, NaN for networks.
-        lr: a step size for methods that need one: 1/L where L is known, 0.1 for networks.
-        f_star_for_polyak: what the Polyak step may assume: f* where it is known, 0 for networks.
-    """
+    """A problem as competitors see it: f, the start, and the optimal value, NaN for networks."""
 
     objective: Objective
     x0: Tensor
     f_star: float
-    lr: float
-    f_star_for_polyak: float
 
 
 @dataclass(frozen=True)
@@ -74,37 +65,36 @@ def _named(name: ProblemName) -> Instance:
     made = problem(name.name, reg=name.reg, seed=name.seed)
     objective = made.objective()
     if name.family == "network":
-        return Instance(objective, made.initial_point(), math.nan, 0.1, 0.0)
-    f_star = made.optimum().value
+        return Instance(objective, made.initial_point(), math.nan)
     x0 = torch.zeros(objective.dimension, dtype=objective.dtype)
-    return Instance(objective, x0, f_star, 1.0 / made.smoothness(), f_star)
+    return Instance(objective, x0, made.optimum().value)
 
 
 def _quadratic(name: ProblemName) -> Instance:
     condition = float(name.name.removeprefix("condition "))
     spectrum = torch.logspace(0.0, -math.log10(condition), 200, dtype=torch.float64)
     quadratic = Quadratic.random(spectrum, seed=name.seed)
-    return Instance(quadratic, torch.zeros(200, dtype=torch.float64), 0.0, 1.0, 0.0)
+    return Instance(quadratic, torch.zeros(200, dtype=torch.float64), 0.0)
 
 
 def _function(name: ProblemName) -> Instance:
     if name.name == "rosenbrock-10":
         x0 = torch.tensor([-1.2, 1.0] * 5, dtype=torch.float64)
-        return Instance(FunctionObjective(rosenbrock, x0), x0, 0.0, 1e-3, 0.0)
+        return Instance(FunctionObjective(rosenbrock, x0), x0, 0.0)
     known = FUNCTIONS[name.name]
     x0 = torch.tensor(known.start, dtype=torch.float64)
-    return Instance(FunctionObjective(known.function, x0), x0, known.minimum, 1e-3, known.minimum)
+    return Instance(FunctionObjective(known.function, x0), x0, known.minimum)
 
 
 def _pinn(name: ProblemName) -> Instance:
     loss, x0 = pinn(name.name, name.seed)
-    return Instance(FunctionObjective(loss, x0), x0, math.nan, 0.1, 0.0)
+    return Instance(FunctionObjective(loss, x0), x0, math.nan)
 
 
 def _all_samples(name: ProblemName) -> Instance:
     objective = logistic_objective(name.name.removeprefix("logreg/"), name.reg)
-    f_star = compute(objective).value
-    return Instance(objective, torch.zeros(objective.dimension, dtype=objective.dtype), f_star, 1.0, f_star)
+    x0 = torch.zeros(objective.dimension, dtype=objective.dtype)
+    return Instance(objective, x0, compute(objective).value)
 
 
 def logistic_objective(data: str, reg: float) -> LinearObjective:
@@ -149,17 +139,13 @@ def functions() -> list[ProblemName]:
 
 
 def networks(
-    sets: list[str],
-    *,
-    activations: tuple[str, ...] = ("relu", "softplus"),
-    regs: tuple[float, ...] = (1e-2, 1e-4, 1e-6),
-    seeds: tuple[int, ...] = (0,),
+    sets: list[str], *, regs: tuple[float, ...] = (1e-2, 1e-4, 1e-6), seeds: tuple[int, ...] = (0,)
 ) -> list[ProblemName]:
     """Networks with two hidden layers of a hundred."""
     return [
         ProblemName("network", f"mlp-{activation}-100-100/{data}", reg, seed)
         for data in sets
-        for activation in activations
+        for activation in ("relu", "softplus")
         for reg in regs
         for seed in seeds
     ]

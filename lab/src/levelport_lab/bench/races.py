@@ -56,10 +56,8 @@ def race(problem: ProblemName, competitor: str, max_cost: float) -> Run:
         "hvps": float(cost.hvps),
         "gradient_equivalents": cost.gradient_equivalents,
         "seconds": seconds,
-        "evaluation_seconds": objective.evaluation_seconds,
         "f_start": objective.records[0][1],
         "f_star": instance.f_star,
-        "dimension": float(objective.dimension),
         "ended_by_itself": float(not objective.done),
     }
     return Run(final_value=float(curves["value"][-1]), facts=facts, curves=curves)

@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -15,26 +14,15 @@ from rich.progress import Progress as RichProgress
 from levelport_lab.engine.spec import RunSpec
 
 
-class Progress(Protocol):
-    """Told of every task that is finished."""
+class Progress:
+    """Told of every task that is finished; shows nothing."""
 
     def running(self, todo: Sequence[RunSpec]) -> AbstractContextManager[None]:
         """Around the whole sweep."""
+        return contextlib.nullcontext()
 
     def finished(self, spec: RunSpec, *, failed: bool) -> None:
         """After each task."""
-
-
-class SilentProgress:
-    """Says nothing."""
-
-    @contextlib.contextmanager
-    def running(self, todo: Sequence[RunSpec]) -> Iterator[None]:
-        """Nothing to show."""
-        yield
-
-    def finished(self, spec: RunSpec, *, failed: bool) -> None:
-        """Nothing to show."""
 
 
 class Forecast:
@@ -69,7 +57,7 @@ class Forecast:
         return f"{speed}, {self.failures} failed, {clock} left"
 
 
-class ConsoleProgress:
+class ConsoleProgress(Progress):
     """A live bar with rate, failures and time left; off a terminal, a plain line every ``interval`` seconds."""
 
     def __init__(self, console: Console, title: str, interval: float = 10.0) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import compress
 
 from levelport_lab.engine.backends import Backend
-from levelport_lab.engine.progress import Progress, SilentProgress
+from levelport_lab.engine.progress import Progress
 from levelport_lab.engine.spec import RunSpec, RunStatus
 from levelport_lab.engine.store import Found, Store, TaskResult
 
@@ -72,7 +72,7 @@ def run_plan(plan: Plan, store: Store, backend: Backend, progress: Progress | No
 
     Results are written one by one as they arrive: an interruption at any moment costs at most the tasks in flight.
     """
-    shown = progress if progress is not None else SilentProgress()
+    shown = progress or Progress()
     sweep = SweepResult(results=dict(plan.found.results))
     began = time.perf_counter()
     with shown.running(plan.todo):

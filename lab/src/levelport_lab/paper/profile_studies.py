@@ -311,7 +311,7 @@ def _draw_grid(
     figure, panels = new_figure(len(rows), len(shown), width=3.4)
     for row, (solver, limit) in zip(panels, rows, strict=True):
         for panel, name in zip(row, shown, strict=True):
-            _drawprofile_of(panel, scores[name], solver, limit, axis)
+            _draw_profile(panel, scores[name], solver, limit, axis)
             epochs = axis is Axis.ITERATIONS and name == "stochastic"
             panel.set_xlabel("epochs" if epochs else axis.label)
             problems = len({(score.problem, score.reg) for score in scores[name]})
@@ -321,7 +321,7 @@ def _draw_grid(
     return figure
 
 
-def _drawprofile_of(panel: Axes, scores: list[Scored], solver: SolverName, limit: int, axis: Axis) -> None:
+def _draw_profile(panel: Axes, scores: list[Scored], solver: SolverName, limit: int, axis: Axis) -> None:
     """Solid with, dashed without teleports; the line at half of the problems is what the paper compares at."""
     ends = [axis.of(score.run)[-1] for score in scores if len(score.run.curves.get("value", ()))]
     right = max(ends, default=1.0)

@@ -9,7 +9,7 @@ that can be hashed, compared, pickled and written down; data are read when they 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,7 +24,6 @@ from levelport.objectives.module import ModuleObjective
 from levelport_lab.problems import models
 from levelport_lab.problems.datasets import DataInfo, Targets, data_info, load_data
 from levelport_lab.problems.models import MLP, LinearModel, Model
-from levelport_lab.problems.spectrum import smoothness
 
 if TYPE_CHECKING:
     from levelport_lab.problems.optima import Optimum
@@ -103,11 +102,8 @@ class Problem:
         """The test split."""
         return _samples(self.data, self.seed, self.dtype)[1]
 
-    def objective(self, batch: Rows | None = None, *, chunk_size: int | None = None) -> Objective:
-        """f on all training samples, or on those whose row numbers are in ``batch``.
-
-        ``chunk_size`` bounds the memory of a network's evaluation; linear models do not need it.
-        """
+    def objective(self, batch: Rows | None = None) -> Objective:
+        """f on all training samples, or on those whose row numbers are in ``batch``."""
         train = self.train
         if batch is not None:
             rows = torch.as_tensor(batch)
@@ -116,9 +112,7 @@ class Problem:
             train = Samples(train.inputs[rows], train.targets[rows])
         if isinstance(self.model, MLP):
             module = self.model.build(self.info.features, self.info.outputs, seed=self.seed, dtype=self.dtype)
-            objective = ModuleObjective(
-                module, self._loss(), train.inputs, train.targets, penalty=self.reg, chunk_size=chunk_size
-            )
+            objective = ModuleObjective(module, self._loss(), train.inputs, train.targets, penalty=self.reg)
             # Fully connected layers without dropout: the same point gives the same value.
             objective.deterministic = True
             return objective
@@ -153,13 +147,6 @@ class Problem:
         from levelport_lab.problems import optima
 
         return optima.optimum(self, refresh=refresh)
-
-    def smoothness(self) -> float:
-        """L, the largest curvature of a linear model, see :func:`levelport_lab.problems.spectrum.smoothness`."""
-        objective = replace(self, dtype=torch.float64).objective()
-        if not isinstance(objective, LinearObjective):
-            raise ValueError(f"No closed form of L is known for {self.name}; only for linear models.")
-        return smoothness(objective)
 
     def test_accuracy(self, x: Tensor) -> float:
         """Share of the test samples that parameters ``x`` classify rightly."""

@@ -6,7 +6,6 @@ when the budget is spent.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,16 +16,15 @@ from levelport.numerics.lanczos import KrylovModel
 from levelport.numerics.lbfgs import QuasiNewton
 from levelport.objective import Objective
 from levelport.objectives import GradientDifferences
-from levelport.optim import LBFGS, Armijo, Every, minimize
+from levelport.optim import LBFGS, Armijo, Every
 from levelport.optim.probes import Probes
 from levelport.solvers import Krylov
 from levelport.solvers.contract import Monitor, Outcome
 from levelport.solvers.problem import TeleportProblem
-from levelport_lab.bench.competitors import LBFGSB, NEVER, UNLIMITED, scipy_run
+from levelport_lab.bench.competitors import LBFGSB, NEVER, Method, by_scipy, descent
+from levelport_lab.bench.instances import Instance
 from levelport_lab.bench.metered import Metered, TorchFunction
 from levelport_lab.bench.no_climb import NoClimb
-
-Arm = Callable[[Metered, Tensor], object]
 
 OURS = "levelport"
 MEMORY = "memory alone"
@@ -80,37 +78,29 @@ class RandomDirections(Krylov):
         return replace(outcome, point=problem.start, lower=None, model=_RandomModel(outcome.model, objective))
 
 
-def _ours(method: Any = "auto", **options: Any) -> Arm:
-    return lambda f, x0: minimize(f, x0, method, gtol=0.0, max_iterations=UNLIMITED, **options)
-
-
-def _scipy(method: str, options: dict[str, Any], *, differences: bool = False) -> Arm:
-    return lambda f, x0: scipy_run(GradientDifferences(f) if differences else f, x0, method, options)
-
-
-def _torchmin(method: str, **options: Any) -> Arm:
-    def run(f: Metered, x0: Tensor) -> None:
+def _torchmin(method: str, **options: Any) -> Method:
+    def run(objective: Metered, instance: Instance) -> None:
         import torchmin
 
-        torchmin.minimize(TorchFunction(f), x0, method, max_iter=10**6, options=options)
+        torchmin.minimize(TorchFunction(objective), instance.x0.clone(), method, max_iter=10**6, options=options)
 
     return run
 
 
-ARMS: dict[str, Arm] = {
-    OURS: _ours(),
-    MEMORY: _ours("lbfgs"),
-    NO_CLIMB: _ours(solver=NoClimb()),
-    DROPPED: _ours(Forgetful(), schedule=Probes()),
-    RANDOM: _ours(solver=RandomDirections()),
-    BEFORE: _ours(Armijo(c=0.1), schedule=Every(1)),
-    LBFGS_10: _scipy("L-BFGS-B", LBFGSB),
-    LBFGS_60: _scipy("L-BFGS-B", LBFGSB | {"maxcor": 60}),
-    LBFGS_200: _scipy("L-BFGS-B", LBFGSB | {"maxcor": 200}),
-    NEWTON_CG: _scipy("Newton-CG", NEVER),
-    NEWTON_CG_DIFFERENCES: _scipy("Newton-CG", NEVER, differences=True),
-    "SciPy trust-ncg": _scipy("trust-ncg", {"gtol": 1e-30}),
-    "SciPy trust-krylov": _scipy("trust-krylov", {"gtol": 1e-30}),
+ARMS: dict[str, Method] = {
+    OURS: descent(),
+    MEMORY: descent("lbfgs"),
+    NO_CLIMB: descent(solver=NoClimb()),
+    DROPPED: descent(Forgetful(), schedule=Probes()),
+    RANDOM: descent(solver=RandomDirections()),
+    BEFORE: descent(Armijo(c=0.1), schedule=Every(1)),
+    LBFGS_10: by_scipy("L-BFGS-B", LBFGSB),
+    LBFGS_60: by_scipy("L-BFGS-B", LBFGSB | {"maxcor": 60}),
+    LBFGS_200: by_scipy("L-BFGS-B", LBFGSB | {"maxcor": 200}),
+    NEWTON_CG: by_scipy("Newton-CG", NEVER),
+    NEWTON_CG_DIFFERENCES: by_scipy("Newton-CG", NEVER, differences=True),
+    "SciPy trust-ncg": by_scipy("trust-ncg", {"gtol": 1e-30}),
+    "SciPy trust-krylov": by_scipy("trust-krylov", {"gtol": 1e-30}),
     "pytorch-minimize L-BFGS": _torchmin("l-bfgs", gtol=0.0, xtol=0.0),
     "pytorch-minimize Newton-CG": _torchmin("newton-cg", xtol=0.0),
 }

@@ -14,12 +14,10 @@ from typing import ClassVar
 
 import numpy as np
 import pandas as pd
-from torch import Tensor
 
-from levelport.objective import Objective
 from levelport.objectives import FunctionObjective
 from levelport_lab.bench import instances
-from levelport_lab.bench.instances import ProblemName
+from levelport_lab.bench.instances import Instance, ProblemName
 from levelport_lab.bench.metered import Metered
 from levelport_lab.bench.minimizers.arms import ARMS, MAIN, NETWORK_ARMS
 from levelport_lab.bench.minimizers.optima import optima
@@ -79,8 +77,7 @@ class MinimizerSpec(RunSpec):
         return PROBLEMS[self.problem].half if self.problem in PROBLEMS else f"split {self.seed}"
 
     def run(self) -> list[Run]:
-        objective, x0, f_star = _made(self.problem, self.reg, self.seed)
-        return [Run(facts=_facts(objective, x0, f_star, self.arm))]
+        return [Run(facts=_facts(_made(self.problem, self.reg, self.seed), self.arm))]
 
 
 def specs() -> list[MinimizerSpec]:
@@ -115,24 +112,24 @@ def minimizer_rows(results: Results) -> pd.DataFrame:
 
 
 @lru_cache(maxsize=1)
-def _made(name: str, reg: float, seed: int) -> tuple[Objective, Tensor, float]:
-    """The objective, the start, and f* (NaN for networks); kept for the next arm on the same problem."""
+def _made(name: str, reg: float, seed: int) -> Instance:
+    """The problem itself, kept for the next arm."""
     if name not in PROBLEMS:
-        built = ProblemName("logistic", name, reg, seed).build()
-        return built.objective, built.x0, built.f_star
+        return ProblemName("logistic", name, reg, seed).build()
     loss, x0 = PROBLEMS[name].make()
     f_star = math.nan if PROBLEMS[name].group == "network" else optima()[name]
-    return FunctionObjective(loss, like=x0), x0, f_star
+    return Instance(FunctionObjective(loss, like=x0), x0, f_star)
 
 
-def _facts(objective: Objective, x0: Tensor, f_star: float, arm: str) -> dict[str, float]:
+def _facts(instance: Instance, arm: str) -> dict[str, float]:
     """Run one arm and read off what it cost to reach each accuracy, or how far a network came."""
+    objective, x0, f_star = instance.objective, instance.x0, instance.f_star
     f0 = objective.at(x0).value
     known = math.isfinite(f_star)
     target = f_star + ACCURACIES[-1] * (f0 - f_star) if known else -math.inf
     metered = Metered(objective, target=target, max_cost=BUDGET if known else NETWORK_BUDGET, clock=time.process_time)
     with metered.until_enough():
-        ARMS[arm](metered, x0.clone())
+        ARMS[arm](metered, instance)
     best = metered.best_so_far()
     facts: dict[str, float] = {"dimension": len(x0), "ended_by_itself": int(not metered.done)}
     for tau in ACCURACIES if known else ():

@@ -128,3 +128,14 @@ def test_a_teleport_on_dicts_is_the_one_on_all_samples() -> None:
     at = torch.tensor([1.0, 2.0], dtype=torch.float64)
     assert parts.at(at).value == pytest.approx(whole.at(at).value, rel=1e-12)
     torch.testing.assert_close(parts.at(at).gradient, whole.at(at).gradient)
+
+
+def test_derivative_check_on_one_batch_is_charged() -> None:
+    """A parameter that no derivative reaches is moved once, on one batch, to see whether the loss changes with it."""
+    used, unused = (torch.ones(1, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    costs = []
+    for parameters in ([used], [used, unused]):
+        objective = ParametersObjective(parameters, Batches(lambda x, y: with_scale(used, x, y), PARTS))
+        assert torch.isfinite(objective.at(objective.current()).gradient).all()
+        costs.append((objective.cost.values, objective.cost.gradients))
+    assert costs == [(0, 1), (1, 1)]

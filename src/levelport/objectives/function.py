@@ -106,10 +106,13 @@ class DerivativeCheck:
     Where autograd finds no way from the loss back to some entries of x, either the loss does not depend on them, and
     their derivative is zero, or the way is cut: by ``detach()``, ``torch.no_grad()``, NumPy or reentrant
     checkpointing. Moving those entries tells the two apart. Without this a cut loss looks like a stationary one.
+
+    Each evaluation is charged to ``ledger`` as a value of f, also where it is one of a part of f alone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self.done = False
+        self._ledger = ledger
 
     def verify(self, x: Tensor, value: float, silent: Tensor, evaluate: Callable[[Tensor], float]) -> None:
         """Raise :class:`ObjectiveError` if ``evaluate`` changes with the ``silent`` entries of ``x`` (a mask)."""
@@ -118,10 +121,12 @@ class DerivativeCheck:
         size = torch.finfo(x.dtype).eps ** 0.25 * (1.0 + x.abs())
         shorter = (torch.full_like(x, torch.finfo(x.dtype).tiny ** share) for share in (0.25, 0.5, 0.75))
         for step in (size, -size, *shorter):  # some of them may leave the domain of f
+            self._ledger.values += 1
             elsewhere = evaluate(torch.where(silent, x + step, x))
             # A parallel sum may change in its last bits by itself.
             slack = 1e2 * torch.finfo(x.dtype).eps * abs(value)
             if math.isfinite(elsewhere) and abs(elsewhere - value) > slack:
+                self._ledger.values += 1
                 again = evaluate(x)
                 if math.isfinite(again) and abs(again - value) > slack:
                     raise NotDeterministicError.between(value, again)
@@ -197,26 +202,26 @@ class GraphPoint(Point):
         loss, leaves = self._run_forward()
         with self._differentiating():
             gradient, silent = flat_gradient(loss, leaves, create_graph=self._curvature)
-        if silent is not None and not self._derivative_check.done:
-            self._derivative_check.verify(self.x, float(loss.detach()), silent, self._value_elsewhere)
         if self._curvature:
             self._differentiable_gradient = gradient
             gradient = gradient.detach()
+        if silent is not None and not self._derivative_check.done:
+            self._derivative_check.verify(self.x, float(loss.detach()), silent, self._value_elsewhere)
         if self._penalty:
             gradient = gradient + 2.0 * self._penalty * self.x
         value = self._value if self._value is not None else self._penalised(loss)
         return value, gradient
 
     def _value_elsewhere(self, x: Tensor) -> float:
-        """Return the loss without penalty at another x, charged as a value."""
-        self._ledger.values += 1
+        """Return the loss without penalty at another x."""
         return float(self._evaluate_forward(x)[0].detach())
 
     def _evaluate_hvp(self, v: Tensor) -> Tensor:
         loss, leaves = self._run_forward()
-        with self._differentiating():
-            if self._differentiable_gradient is None:
+        if self._differentiable_gradient is None:
+            with self._differentiating():
                 self._differentiable_gradient, _ = flat_gradient(loss, leaves, create_graph=True)
+        with self._differentiating():
             product = second_backward(self._differentiable_gradient, leaves, v)
         return product + 2.0 * self._penalty * v if self._penalty else product
 
@@ -301,7 +306,7 @@ class FunctionObjective(Objective):
     def __init__(self, fun: Callable[[Any], Tensor], like: Variables) -> None:
         super().__init__()
         self.fun = fun
-        self._derivative_check = DerivativeCheck()
+        self._derivative_check = DerivativeCheck(self.ledger)
         self._calls_modules = True  # until an evaluation calls none: watching for calls takes as long as a small loss
         self.structure = Structure(like)
         self.dimension = self.structure.dimension

@@ -63,7 +63,7 @@ class ModuleObjective(Objective):
         if chunk_size is not None:
             checks.whole("chunk_size", chunk_size, at_least=1, why="None takes all samples at once")
         self.module = module
-        self._derivative_check = DerivativeCheck()
+        self._derivative_check = DerivativeCheck(self.ledger)
         self.loss = loss
         self.inputs = inputs
         self.targets = targets

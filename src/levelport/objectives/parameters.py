@@ -27,11 +27,10 @@ from levelport.objectives.batches import Batches, Loss, check_loss
 from levelport.objectives.function import (
     CALLED_BACKWARD,
     DerivativeCheck,
+    GraphPoint,
     as_scalar_loss,
     differentiable,
     explained,
-    flat_gradient,
-    second_backward,
 )
 from levelport.objectives.isolation import RandomState, isolated, restoring
 from levelport.objectives.structure import Structure, check_separate
@@ -77,7 +76,7 @@ class ParametersObjective(Objective):
         self.terms = loss.terms() if isinstance(loss, Batches) else [(1.0, loss)]
         self._replay = (random_state or RandomState.capture(self.device)) if noise == "replay" else None
         self._hooked = [parameter for parameter in self.parameters if parameter._backward_hooks]
-        self._derivative_check = DerivativeCheck()
+        self._derivative_check = DerivativeCheck(self.ledger)
         self._owner: weakref.ref[_ParameterPoint] | None = None
 
     def current(self) -> Tensor:
@@ -115,8 +114,8 @@ class ParametersObjective(Objective):
         """Context of a backward pass where parameters have hooks."""
         return _unhooked(self._hooked) if self._hooked else nullcontext()
 
-    def _evaluate(self, loss: Loss) -> Tensor:
-        """The loss with its graph, at the parameters as they are."""
+    def _evaluate(self, loss: Loss) -> tuple[Tensor, list[Tensor]]:
+        """The loss with its graph, at the parameters as they are, and the parameters."""
         with without_gradients(self.parameters):
             with self.isolated(), differentiable(), explained(derivative=False):
                 result = as_scalar_loss(loss())
@@ -127,7 +126,7 @@ class ParametersObjective(Objective):
                 f"the loss came back in {result.dtype} although the parameters are {self.dtype}: it switches autocast "
                 "on by itself. Teleport on a loss without autocast."
             )
-        return result
+        return result, self.parameters
 
 
 @contextmanager
@@ -155,24 +154,24 @@ def _unhooked(parameters: list[Tensor]) -> AbstractContextManager[None]:
     return _set_aside("_backward_hooks", parameters)
 
 
-class _ParameterPoint(Point):
+class _ParameterPoint(GraphPoint):
     """A point of one loss of a :class:`ParametersObjective`. Its graph lives until the parameters are written to."""
 
     def __init__(
         self, x: Tensor, objective: ParametersObjective, loss: Loss, ledger: Ledger, *, curvature: bool
     ) -> None:
-        super().__init__(x, ledger)
+        check = objective._derivative_check
+        super().__init__(x, ledger, lambda x: objective._evaluate(loss), check, curvature=curvature)
         self._objective = objective
-        self._curvature = curvature
         self._compute = loss
-        self._loss: Tensor | None = None
-        self._differentiable_gradient: Tensor | None = None
         self._written: list[int] = []  # versions of the parameters when x was written into them
+
+    def release(self) -> None:
+        """Does nothing: the next write releases the graph."""
 
     def drop_graph(self) -> None:
         """The parameters are about to change."""
-        self._loss = None
-        self._differentiable_gradient = None
+        self._graph = self._differentiable_gradient = None
 
     def _occupy(self) -> None:
         """Bring the parameters to x."""
@@ -183,40 +182,29 @@ class _ParameterPoint(Point):
             self._objective._owner = weakref.ref(self)
             self._written = self._objective.versions()
 
-    def _run_forward(self) -> Tensor:
+    def _run_forward(self) -> tuple[Tensor, list[Tensor]]:
         self._occupy()
-        if self._loss is None:
-            self._loss = self._objective._evaluate(self._compute)
-        return self._loss
+        return super()._run_forward()
 
-    def _evaluate_value(self) -> float:
-        return float(self._run_forward().detach())
+    def _evaluate_forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        return self._forward(x)  # in contexts of its own
 
-    def _differentiate(self, loss: Tensor, *, create_graph: bool) -> tuple[Tensor, Tensor | None]:
+    @contextmanager
+    def _differentiating(self) -> Iterator[None]:
         with self._objective.isolated(), self._objective.unhooked():
-            return flat_gradient(loss, self._objective.parameters, create_graph=create_graph)
+            yield
 
     def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:
         self._occupy()
-        if self._value is not None and self._loss is None:
+        if self._value is not None and self._graph is None:
             self._ledger.values += 1  # the forward pass of the value was lost to a write
-        loss = self._run_forward()
-        gradient, silent = self._differentiate(loss, create_graph=self._curvature)
-        if self._curvature:
-            self._differentiable_gradient = gradient
-        value = self._value if self._value is not None else loss.detach()
-        if silent is not None and not self._objective._derivative_check.done:
-            self._objective._derivative_check.verify(self.x, float(value), silent, self._value_elsewhere)
-        return value, gradient.detach()
+        return super()._evaluate_gradient()
 
     def _value_elsewhere(self, x: Tensor) -> float:
-        return _ParameterPoint(x, self._objective, self._compute, self._ledger, curvature=False).value
+        return _ParameterPoint(x, self._objective, self._compute, Ledger(), curvature=False).value
 
     def _evaluate_hvp(self, v: Tensor) -> Tensor:
         self._occupy()
-        if self._differentiable_gradient is None:
-            if self._gradient is not None and self._loss is None:
-                self._ledger.gradients += 1  # its graph was lost to a write
-            self._differentiable_gradient, _ = self._differentiate(self._run_forward(), create_graph=True)
-        with self._objective.isolated(), self._objective.unhooked():
-            return second_backward(self._differentiable_gradient, self._objective.parameters, v)
+        if self._gradient is not None and self._graph is None:
+            self._ledger.gradients += 1  # its graph was lost to a write
+        return super()._evaluate_hvp(v)

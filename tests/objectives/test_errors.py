@@ -159,8 +159,6 @@ def test_options_that_make_no_sense(options: dict[str, Any], words: list[str]) -
         lambda: SQP(rho=0.0),
         lambda: SQP(epsilon=-1.0),
         lambda: SQP(max_iterations=0),
-        lambda: SQP(relaxation=1.5),
-        lambda: SQP(relaxation=0.0),
         lambda: SQP(final="first"),  # type: ignore[arg-type]
         lambda: SQP(max_backtracks=0),
     ],

@@ -14,6 +14,7 @@ from levelport.objective import NotDeterministicError, ObjectiveError
 from levelport.objectives import FunctionObjective
 from levelport.objectives.metric import InMetric
 from levelport.optim import Never, Teleported
+from levelport.solvers import TeleportProblem
 
 METRIC = torch.tensor([4.0, 0.25, 1.0], dtype=torch.float64)
 START = torch.tensor([0.3, -1.0, 0.7], dtype=torch.float64)
@@ -161,3 +162,15 @@ def test_an_optimizer_without_a_metric_says_so() -> None:
     weight = nn.Parameter(torch.ones(3))
     with pytest.raises(ValueError, match="metric"):
         Teleported(torch.optim.SGD([weight], lr=0.1), metric="optimizer")
+
+
+def test_guarantee_holds_in_the_users_variables() -> None:
+    """z is finite, and so are f and its gradient, but x = z/√m is not."""
+    start = torch.full((1,), 1e20)
+    weighted = InMetric(FunctionObjective(lambda x: x.tanh().sum(), start), torch.full((1,), 1e-30))
+    problem = TeleportProblem(objective=weighted, start=weighted.around(weighted.inner.at(start)))
+    outside = weighted.at(torch.full((1,), 1e25))
+    assert outside.finite
+    assert outside.value == problem.level
+    assert not problem.fulfilled_by(outside)
+    assert problem.fulfilled_by(weighted.at(torch.full((1,), 1e10)))

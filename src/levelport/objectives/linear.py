@@ -40,9 +40,9 @@ class PointwiseLoss(ABC):
     def curvature(self, z: Tensor) -> Tensor:
         """Return the part of ∂²ℓ/∂z² that :meth:`apply` needs."""
 
-    @abstractmethod
     def apply(self, curvature: Tensor, direction: Tensor) -> Tensor:
         """∂²ℓ/∂z² · direction, in the shape of z."""
+        return curvature * direction
 
 
 class LogisticLoss(PointwiseLoss):
@@ -64,9 +64,6 @@ class LogisticLoss(PointwiseLoss):
         probability = torch.sigmoid(z)
         return probability * torch.sigmoid(-z)
 
-    def apply(self, curvature: Tensor, direction: Tensor) -> Tensor:
-        return curvature * direction
-
 
 class SquaredLoss(PointwiseLoss):
     """ℓ = ½ (z - y)²."""
@@ -82,9 +79,6 @@ class SquaredLoss(PointwiseLoss):
 
     def curvature(self, z: Tensor) -> Tensor:
         return z.new_ones(())
-
-    def apply(self, curvature: Tensor, direction: Tensor) -> Tensor:
-        return direction
 
 
 class SoftmaxLoss(PointwiseLoss):

@@ -202,10 +202,17 @@ class TeleportProblem:
         return grown or certificate.alignment >= self.target_alignment
 
     def fulfilled_by(self, point: Point) -> bool:
-        """The guarantee: ``point`` is finite, keeps level and radius, and its gradient is no smaller than w's."""
+        """The guarantee: ``point`` is finite, keeps level and radius, and its gradient is no smaller than w's.
+
+        Finite also in the variables underneath: in a metric those are the ones returned.
+        """
+        innermost = point
+        while innermost.inner is not None:
+            innermost = innermost.inner
         return (
             point.finite
             and all_finite(point.x)
+            and all_finite(innermost.x)
             and self.feasible(point.value)
             and self.within_radius(point)
             and point.gradient_norm >= self.start.gradient_norm

@@ -52,7 +52,7 @@ Where text and code are silent, or agree, this file decides as follows.
 * *Level-set mode.* c is not clipped, and p = |f(x) - f(w)|.
 * *Trust radius.* Unknown to the text; where the caller sets one, a step that leaves it is rejected like one that fails
   the merit test, and the solve ends at 99 % of it.
-* *Relaxation.* x̂ = α x⁺ + (1-α) x after each accepted step; α = 1 by default, as in all their experiments.
+* *Relaxation.* None: α = 1 in all their experiments.
 * *The point returned.* ``final="feasible"`` puts the last iterate back onto the level (a few gradients, counted) and
   returns the best feasible point, so that the guarantee of :func:`levelport.teleport` holds; ``final="last"`` returns
   the last iterate, whatever its value.
@@ -105,7 +105,6 @@ class SQP(Solver):
         smallest_rho: text: ρ of the update taken when all trials were rejected. Released: where the solver gives up.
         search: "continue" begins a search where the last one ended, "restart" at ``rho`` again.
         first_rho_after_failure: after a failed search start again from the first ρ.
-        relaxation: α in (0, 1].
         final: which iterate to return, see the module's text.
     """
 
@@ -120,7 +119,6 @@ class SQP(Solver):
     smallest_rho: float = 1e-16
     search: Literal["continue", "restart"] = "continue"
     first_rho_after_failure: bool = False
-    relaxation: float = 1.0
     final: Literal["feasible", "last"] = "feasible"
 
     def __post_init__(self) -> None:
@@ -132,7 +130,6 @@ class SQP(Solver):
         for name in ("max_iterations", "max_backtracks"):
             checks.whole(name, getattr(self, name), at_least=1)
         checks.number("shrink", self.shrink, above=0.0, below=1.0)
-        checks.number("relaxation", self.relaxation, above=0.0, at_most=1.0)
         checks.flag("first_rho_after_failure", self.first_rho_after_failure)
         checks.one_of("final", self.final, ("feasible", "last"))
 
@@ -232,10 +229,7 @@ class SQP(Solver):
 
         def update(rho: float) -> Point:
             c = multiplier(rho) if problem.level_set else max(0.0, multiplier(rho))
-            x = point.x + rho * ascent - c * normal
-            if self.relaxation < 1.0:
-                x = torch.lerp(point.x, x, self.relaxation)
-            return problem.objective.at(x, curvature=True)
+            return problem.objective.at(point.x + rho * ascent - c * normal, curvature=True)
 
         def strength(rho: float) -> float:
             """γ; ⟨q, g⟩/‖g‖³ = slope/‖g‖."""

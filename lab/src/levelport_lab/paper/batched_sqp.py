@@ -7,7 +7,7 @@ that is done leaves. So does one whose search fails and leaves it exactly where 
 iterations would be the same, and are charged without being made. On networks that is every third iteration or so.
 
 The equations are those of :mod:`levelport.solvers.sqp`, in the case that the paper's experiments need: the sub-level
-set, no trust radius, no relaxation, the last iterate returned.
+set, no trust radius, the last iterate returned.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def teleport_together(
 
     ``repeat`` makes iterations that change nothing as well, for runs whose time is measured.
     """
-    if solver.final != "last" or solver.relaxation < 1.0:
-        raise ValueError("members are teleported together by an SQP with final='last' and no relaxation only.")
+    if solver.final != "last":
+        raise ValueError("members are teleported together by an SQP with final='last' only.")
     with np.errstate(all="ignore"):  # numbers that leave the range fail their comparisons, as they should
         done = [
             _Together(problem, W[group], regs[group], solver, repeat).solve()

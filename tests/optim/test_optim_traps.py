@@ -452,3 +452,11 @@ def test_batches_are_weighted_by_their_samples() -> None:
     assert parts.cost == whole.cost.__class__(1, 1, 1)  # nothing is shared between batches: both are charged
     with pytest.raises(ValueError, match="batches is empty"):
         Batches(loss, [])
+
+
+def test_closure_of_another_model_is_told() -> None:
+    ours, other = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+    x = torch.ones(4, 2)
+    optimizer = Teleported(torch.optim.SGD(ours.parameters(), lr=0.1), Every(1))
+    with pytest.raises(ObjectiveError, match="another model"):
+        optimizer.step(lambda: other(x).square().mean())

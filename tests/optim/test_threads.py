@@ -19,7 +19,7 @@ from torch.nn.modules import module as hooks
 
 import levelport
 from levelport import Batches, Every, Krylov, Teleported
-from levelport.objectives.isolation import recover, restoring, without_graphs
+from levelport.objectives.isolation import grad_mode, recover, restoring
 from levelport.objectives.parameters import ParametersObjective
 
 
@@ -136,7 +136,7 @@ def write_parameters() -> None:
 
 
 def evaluate_without_graphs() -> None:
-    with without_graphs():
+    with grad_mode(False):
         assert not torch.is_grad_enabled()
 
 

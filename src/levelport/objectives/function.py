@@ -20,12 +20,17 @@ import torch
 from torch import Tensor
 
 from levelport.objective import Ledger, NotDeterministicError, Objective, ObjectiveError, Point
-from levelport.objectives.isolation import isolated, twice_differentiable
+from levelport.objectives.isolation import grad_mode, isolated, twice_differentiable
 from levelport.objectives.structure import Structure, Variables, X
 
 CALLED_BACKWARD = (
     "the loss called backward(). Return the loss itself, as in lambda: loss_fn(model(x), y): gradients and "
     "Hessian-vector products are derived from it."
+)
+
+OTHER_MODEL = (
+    "the loss does not depend on the parameters of this optimizer. Compute it from the live parameters, with no "
+    "detach() and no torch.no_grad() inside; or it calls another model than the one whose parameters the optimizer has."
 )
 
 SPARSE_GRADIENT = (
@@ -242,7 +247,7 @@ def _out_of_inference() -> Iterator[None]:
 def flat_gradient(loss: Tensor, leaves: list[Tensor], *, create_graph: bool) -> tuple[Tensor, Tensor | None]:
     """The gradient as a flat vector, and the mask of the entries that no derivative reaches (None: all are)."""
     # The caller may be inside torch.no_grad(); the flat gradient needs its graph all the same, or HVPs would vanish.
-    with differentiable(), torch.set_grad_enabled(create_graph), explained(derivative=True):
+    with differentiable(), grad_mode(create_graph), explained(derivative=True):
         parts: tuple[Tensor | None, ...] = (None,) * len(leaves)
         if loss.requires_grad:
             parts = torch.autograd.grad(loss, leaves, retain_graph=True, create_graph=create_graph, allow_unused=True)

@@ -105,11 +105,11 @@ def recover() -> None:
 
 
 @contextmanager
-def without_graphs() -> Iterator[None]:
-    """``torch.no_grad()`` that ends in spite of interrupts: one that arrives in its own ``__exit__`` leaves it on."""
+def grad_mode(enabled: bool) -> Iterator[None]:
+    """``torch.set_grad_enabled`` that ends in spite of interrupts, also where one arrives in its ``__exit__``."""
     before = torch.is_grad_enabled()
     with restoring(lambda: torch.set_grad_enabled(before)):
-        torch.set_grad_enabled(False)
+        torch.set_grad_enabled(enabled)
         yield
 
 

@@ -20,8 +20,8 @@ from torch.utils.hooks import RemovableHandle
 
 from levelport.objective import ObjectiveError
 from levelport.objectives.batches import Batches, Loss
-from levelport.objectives.function import SPARSE_GRADIENT, as_scalar_loss, differentiable
-from levelport.objectives.isolation import RandomState, isolated, restoring, without_graphs
+from levelport.objectives.function import OTHER_MODEL, SPARSE_GRADIENT, as_scalar_loss, differentiable
+from levelport.objectives.isolation import RandomState, grad_mode, isolated, restoring
 from levelport.objectives.parameters import without_gradients
 from levelport.vectors import norm
 
@@ -139,7 +139,7 @@ class StepLoss:
         try:
             with without_gradients(self._holders):
                 try:
-                    value = self._value_in(without_graphs())
+                    value = self._value_in(grad_mode(False))
                 except RuntimeError as error:
                     if "does not require grad" not in str(error):
                         raise
@@ -179,14 +179,12 @@ class StepLoss:
         try:
             with differentiable():
                 loss = self._run_either(before) if self._either else self._run()
-                if not (self.standard or loss.requires_grad):
-                    raise ObjectiveError(
-                        "the loss does not depend on the parameters of this optimizer: it has no graph. Compute it "
-                        "from the live parameters, with no detach() and no torch.no_grad() inside; or the closure "
-                        "calls another model than the one whose parameters the optimizer has."
-                    )
-                if not self.standard:  # backward, not autograd.grad: hooks on parameters and DDP need it
-                    loss.backward()
+                if not self.standard:
+                    if not loss.requires_grad:
+                        raise ObjectiveError(f"{OTHER_MODEL} The loss has no graph.")
+                    loss.backward()  # not autograd.grad: hooks on parameters and DistributedDataParallel need it
+                    if all(p.grad is None for p in self._parameters):
+                        raise ObjectiveError(OTHER_MODEL)
         except BaseException:
             for p, gradient in zip(self._holders, before, strict=True):
                 p.grad = gradient

@@ -299,7 +299,7 @@ def _schedule(rng: random.Random) -> str:
             "At(0)",
             "At([1, 3])",
             "At([0, 1])",
-            "WhileAffordable(start=1.0)",
+            "WhileAffordable(share=10.0)",
         ]
     )
 

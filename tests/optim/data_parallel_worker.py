@@ -95,7 +95,7 @@ def without_an_argument(rank: int, rows: slice) -> dict[str, Tensor | str]:
     """DistributedDataParallel and no word about it: a schedule in advance, one that watches, a model per rank."""
     found: dict[str, Tensor | str] = {}
     X, y = data()
-    for name, schedule in (("every", Every(2)), ("watching", WhileAffordable(rise=1e9, start=1.0, pause=2))):
+    for name, schedule in (("every", Every(2)), ("watching", WhileAffordable(rise=1e9, share=1e9, pause=2))):
         network, _ = network_setting(rows)
         network = nn.Sequential(network, nn.BatchNorm1d(1, affine=False, dtype=torch.float64))
         parallel = nn.parallel.DistributedDataParallel(network)

@@ -22,6 +22,7 @@ class Run:
     Attributes:
         trials: the tick, the size that was allowed and the cost of every trial.
         behind: by how much f was above that of plain steps at the same cost, at worst; a share of it.
+        delay: the share of all cost that went into trials, at worst.
     """
 
     def __init__(
@@ -30,13 +31,15 @@ class Run:
         gain: Callable[[int], float],
         *,
         ticks: int = 400,
+        share: float = 1.0,
         cost: Callable[[int], float] = lambda vectors: vectors + 4.0,
     ) -> None:
-        self.trials, self.behind = list[tuple[int, int, float]](), 0.0
-        schedule, history, spent, value = WhileAffordable(), History(), 0.0, 1.0
+        self.trials, self.behind, self.delay = list[tuple[int, int, float]](), 0.0, 0.0
+        schedule, history, spent, value = WhileAffordable(share=share), History(), 0.0, 1.0
         for tick in range(ticks):
             history.observe(tick, value, spent)
             self.behind = max(self.behind, value / (1.0 - rate) ** spent - 1.0)
+            self.delay = max(self.delay, (spent - tick) / max(spent, 1.0))
             if schedule.due(tick, history):
                 vectors = schedule.limit(Krylov(max_hvps=1000), history).max_hvps - 1
                 cost_of_trial = cost(vectors)
@@ -60,6 +63,14 @@ def test_the_bound_is_used() -> None:
     waits = [later - earlier for (earlier, *_), (later, *_) in pairwise(run.trials)]
     assert waits[:2] == [10, 20]  # the pause, doubled after every failure
     assert [vectors for _, vectors, _ in run.trials[:3]] == [4, 2, 2]
+
+
+@given(rate=st.floats(0.0, 1e-4), share=st.floats(0.05, 0.5))
+def test_trials_without_success_cost_no_more_than_the_share(rate: float, share: float) -> None:
+    """On a plateau, where their effect on the loss would allow more."""
+    run = Run(rate, lambda trial: 0.0, share=share, cost=lambda vectors: vectors + 5.0)
+    assert run.trials
+    assert 0.5 * share < run.delay <= share
 
 
 def test_trials_that_pay_go_on_and_grow() -> None:
@@ -96,7 +107,7 @@ def test_no_trial_where_losses_jump_by_more_than_it_may_lose(jump: float, expect
     """Every fifth loss is higher: over the pause of five steps f stands still, so that the jump alone decides."""
     history = History()
     for tick in range(61):
-        history.observe(tick, 1.0 if tick % 5 else 1.0 + jump, float(tick))
+        history.observe(tick, 1.0 if tick % 5 else 1.0 + jump, 40.0 + tick)
     assert WhileAffordable().due(60, history) is expected
 
 

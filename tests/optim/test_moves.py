@@ -269,7 +269,7 @@ def test_the_account_knows_what_trials_of_other_solvers_cost(solver: Any) -> Non
     for seed in range(3):
         model, x, y = network(seed, nn.Tanh)
         model, x, y = model.double(), x.double(), y.double()
-        optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.05), solver=solver)
+        optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.05), WhileAffordable(share=1.0), solver=solver)
         history, schedule = optimizer.teleporter.policy.history, optimizer.schedule
         assert isinstance(schedule, WhileAffordable)
 
@@ -399,7 +399,7 @@ def test_a_warm_up_from_zero_freezes_nothing() -> None:
         warm_up.step()
     assert optimizer.teleporter.moves == 1
     assert losses[1] < losses[0]
-    watching = Teleported(torch.optim.SGD([weight], lr=0.0), WhileAffordable(start=5.0))
+    watching = Teleported(torch.optim.SGD([weight], lr=0.0), WhileAffordable(share=10.0))
     for _ in range(40):
         watching.step(loss)
     assert not watching.teleporter.policy.history.trials

@@ -50,7 +50,7 @@ WRAPPERS: dict[str, Callable[[torch.optim.Optimizer], torch.optim.Optimizer]] = 
     "teleported-reset": lambda inner: Teleported(inner, Every(3, start=1), solver=Krylov(max_hvps=6), momentum="reset"),
     "teleported-sqp": lambda inner: Teleported(inner, Every(3, start=1), solver=SQP(max_hvps=6)),
     "teleported-adaptive": lambda inner: Teleported(
-        inner, WhileAffordable(rise=1e9, start=2.0, pause=2), solver=Krylov(max_hvps=6)
+        inner, WhileAffordable(rise=1e9, share=1e9, pause=2), solver=Krylov(max_hvps=6)
     ),
 }
 

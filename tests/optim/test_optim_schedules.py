@@ -48,7 +48,7 @@ def test_fixed_schedules(schedule: Schedule, expected: list[int], text: str) -> 
         (lambda: Every(1.5), "period must be a whole number"),
         (lambda: At(True), "whole number"),
         (lambda: WhileAffordable(rise=0.0), "rise"),
-        (lambda: WhileAffordable(start=-1.0), "start"),
+        (lambda: WhileAffordable(share=0.0), "share"),
         (lambda: WhileAffordable(pause=0), "pause"),
         (lambda: WhileAffordable(vectors=0), "vectors"),
     ],
@@ -94,7 +94,7 @@ class Simulation:
 
 
 def test_adaptive_schedule_resumes_from_plain_numbers() -> None:
-    schedule = WhileAffordable(rise=10.0, start=5.0)
+    schedule = WhileAffordable(rise=10.0, share=10.0)
 
     def simulate() -> Simulation:
         return Simulation(schedule, lambda v: 0.02 * v, lambda v: 0.5 * v)

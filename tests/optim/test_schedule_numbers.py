@@ -76,9 +76,20 @@ def test_affordable_is_four_percent_unless_told() -> None:
     """Falling by 1 % of the loss per gradient, a trial that costs 7.5 would cost 7.5 %; by 0.1 %, 0.75 %."""
     due = []
     for fall in (0.001, 0.01):
-        run = history(*((2.0 - fall * step, 40.0 + step) for step in range(21)))
+        run = history(*((2.0 - fall * step, 80.0 + step) for step in range(21)))
         due.append(WhileAffordable().due(20, run))
     assert due == [True, False]
+
+
+def test_a_trial_may_delay_a_run_by_a_tenth() -> None:
+    """On a plateau, too: a trial with four products at 1 costs at most 9, after one without success 8 + 7."""
+    for spent, due in ((89.0, False), (90.0, True)):
+        run = history(*((2.0, spent - 20.0 + step) for step in range(21)))
+        assert WhileAffordable().due(20, run) == due
+    for spent, due in ((149.0, False), (150.0, True)):
+        run = history(*((2.0, spent - 20.0 + step) for step in range(21)))
+        run.trials.append(Trial(-10, 8.0, decrease=0.0, plain_rate=0.0))
+        assert WhileAffordable().due(20, run) == due
 
 
 @pytest.mark.parametrize(

@@ -91,11 +91,12 @@ def test_safety_becomes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert list(steps["schedule"].value_counts()) == [2] * 5
     assert (steps["finite"] == 1).all()
     assert steps[steps["schedule"] == "every 20"]["teleports"].min() > 0
-    assert list(cost["optimizer"].value_counts()) == [3, 2]  # the line search has no undo to leave out
+    assert list(cost["optimizer"].value_counts()) == [4, 3]  # the line search has no undo to leave out
     sgd = cost[cost["optimizer"] == "SGD"]
     assert (sgd["worst"] >= sgd["last"]).all()
     assert sgd[["worse_below", "worse_above"]].min().min() > 1.0
     assert cost[cost["schedule"] == "default"]["worst"].max() <= 1.05
+    assert cost[cost["schedule"] == equal_cost.ARMS[-1]]["teleports"].max() == 0
     page = (tmp_path / "safety.md").read_text()
     assert "| SGD 0.1, every 20 | 2/2 |" in page
     assert "| ArmijoSGD, other sets | 1 |" in page

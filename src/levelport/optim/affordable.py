@@ -11,8 +11,14 @@ stopped. So a trial is made only where
 
     R (d + C) + J ≤ 0.04 f,          R the fastest recent stretch, C all that the trial can cost, J the largest jump,
 
-f standing for the decrease since the start where it may be negative. A trial that paid earns the next one, no more. The
-size k of the Krylov space follows success: doubled where a trial paid twice, halved where it did not pay.
+f standing for the decrease since the start where it may be negative. But R may grow: a delay that costs nothing on a
+plateau costs much when the loss falls by a few percent per gradient afterwards, and no past loss tells of that. So the
+delay is bounded as well, by a tenth of all cost t,
+
+    d + C ≤ 0.1 t,
+
+whatever the losses do later. A trial that paid earns the next one, no more. The size k of the Krylov space follows
+success: doubled where a trial paid twice, halved where it did not pay.
 
 Losses of mini-batches jump, and so do those of a step size that is too long. J is the largest rise from one loss to the
 next among the last hundred: where losses jump by more than the account may lose, the effect of a trial cannot be told,
@@ -54,8 +60,8 @@ class WhileAffordable(Schedule):
     """Teleports while unsuccessful trials cost at most 4 % of the loss: the default of plain SGD.
 
     Args:
-        rise: the relative rise of the loss that trials may cause.
-        start: gradient equivalents before the first trial; early teleports waste the fastest part of a run.
+        rise: the relative rise of the loss that trials may cause, if the run goes on as fast as before.
+        share: of the cost of the run that trials may delay it by; the first one waits until it can afford that.
         pause: ticks between trials that pay; doubled after every failure.
         vectors: size of the first Krylov space; for other solvers, the products of the first trial.
 
@@ -65,7 +71,7 @@ class WhileAffordable(Schedule):
     """
 
     rise: float = 0.04
-    start: float = 40.0
+    share: float = 0.1
     pause: int = 5
     vectors: int = 4
 
@@ -73,30 +79,32 @@ class WhileAffordable(Schedule):
 
     def __post_init__(self) -> None:
         checks.number("rise", self.rise, above=0.0)
-        checks.number("start", self.start, at_least=0.0)
+        checks.number("share", self.share, above=0.0)
         checks.whole("pause", self.pause, at_least=1)
         checks.whole("vectors", self.vectors, at_least=1)
 
     def due(self, step: int, history: History) -> bool:
         if step % self.pause:  # now and then is enough, and costs less
             return False
-        if history.ticks[-1].cost < self.start or _too_early(step, history, self.pause):
+        if _too_early(step, history, self.pause):
             return False
         # The last few losses decide most cases of noisy batches, and cost little to look at.
         if any(self._jumps(history, among) > self.rise for among in (self.pause, _JUMPS)):
             return False
         account = self._account(history)
-        return not _too_early(step, history, account.wait) and self._at_stake(account, history) <= self.rise
+        if _too_early(step, history, account.wait) or self._delay(account, history) > self.share:
+            return False
+        return self._at_stake(account, history) <= self.rise
 
     def declines_because(self, history: History) -> str:
-        if history.ticks[-1].cost < self.start:
-            return f"trials begin after {self.start:g} gradient equivalents"
         jumps = self._jumps(history)
         if not jumps <= self.rise:
             return f"losses jump by {100.0 * jumps:.3g} % from step to step, and the limit is {100.0 * self.rise:g} %"
         account = self._account(history)
         if account.failures:
             return f"{account.failures} trials in a row did not pay"
+        if (delay := self._delay(account, history)) > self.share:
+            return f"a trial might delay the run by {100.0 * delay:.3g} %, and the limit is {100.0 * self.share:g} %"
         stake = self._at_stake(account, history)
         return f"a trial might raise the loss by {100.0 * stake:.3g} %, and the limit is {100.0 * self.rise:g} %"
 
@@ -105,12 +113,18 @@ class WhileAffordable(Schedule):
         """The largest rise from one loss to the next among the last ones, as a share of the loss."""
         return max(jump_of(history.ticks[-among:]), 0.0) / history.scale
 
+    @staticmethod
+    def _delay(account: _Account, history: History) -> float:
+        """How far behind the run may be after a trial, as a share of its cost."""
+        behind = account.delay + largest_cost(account.vectors, history)
+        return max(behind, 0.0) / max(history.ticks[-1].cost, 1e-300)
+
     def _at_stake(self, account: _Account, history: History) -> float:
         """The share of the loss that a trial may cost; infinite where no rate is known."""
         rate = history.fastest_rate(self.pause, _AMONG * self.pause)
         if not math.isfinite(rate):
             return math.inf
-        delay = max(account.delay + largest_cost(account.vectors, history), 0.0)
+        delay = self._delay(account, history) * history.ticks[-1].cost
         return max(rate, 0.0) * delay / history.scale + self._jumps(history)
 
     def limit(self, solver: Solver, history: History) -> Solver:

@@ -11,9 +11,10 @@ every step,
 All state is here: plain numbers, and the way back from the last move.
 
 A move ends at no higher a loss (:mod:`levelport.optim.first_step`), but what the method does next may still go wrong:
-its momentum points elsewhere, or its step size is too long for the new valley. :class:`UndoMonitor` looks at the losses
-that follow. Where one rises above the level that was left, or climbs far from the lowest since, the move is undone.
-After each undone move in a row the schedule is ignored for 1, 3, 7, … requests.
+its momentum points elsewhere, or its step size is too long for the new valley. :class:`UndoMonitor` looks at the fifty
+losses that follow. Where one is above the level that was left, the move is undone. A loss that climbs again but stays
+below the level is no reason to go back: the way back leads higher. After each undone move in a row the schedule is
+ignored for 1, 3, 7, … requests.
 
 Losses of mini-batches rise by themselves. How far is told by those before the move; where too few of them were seen, by
 the first ones after it, and until then only a sharp rise counts. A level is a loss of the steps, never of something
@@ -34,10 +35,7 @@ from levelport.optim.first_step import StabilityLimit, Taken, take_first_step
 from levelport.optim.schedules import History, Schedule
 from levelport.solvers import Solver, State, move_from
 
-_PATIENCE = 10  # steps after a move in which losses must not rise above the level at all
-_WATCHED = 50  # steps after a move in which they must not climb again
-_TOLERATED = 0.05  # of the lowest loss since the move, by which they may
-_REGAINED = 0.25  # and part of what the move and the steps after it have gained
+_WATCHED = 50  # steps after a move in which losses must not rise above the level
 _FEWEST = 5  # losses from which the noise of the run can be judged before a move
 _SHARP = 3.0  # times the level: what a loss may rise above it while the noise is not known
 
@@ -55,44 +53,28 @@ class _Watched:
     Attributes:
         level: the loss before it; where that is NaN, the first one after it.
         margin: what the run jumps by itself; None while it is unknown.
-        lowest: the lowest loss since.
         steps: taken since.
-        known_from: the step from which the margin was known.
     """
 
     level: float
     margin: float | None = None
-    lowest: float = math.inf
     steps: int = 0
-    known_from: int = 0
 
     def learn(self, jump: float | None) -> None:
         """The largest rise from one loss to the next without a move: the test begins."""
         if jump is not None:
             self.margin = 2.0 * max(0.0, jump) + 1e-6 * abs(self.level)
-            self.known_from = self.steps
 
     def rises(self, value: float) -> bool:
-        """True if the loss is above the level that was left, or climbs again: the valley was too narrow after all."""
+        """True if the loss is above the level that was left: the valley was too narrow after all."""
         self.steps += 1
-        self.lowest = min(self.lowest, value)
         self.level = value if math.isnan(self.level) else self.level
-        if not math.isfinite(value):
-            return True
-        if self.margin is None:
-            return value > self.level + _SHARP * abs(self.level)
-        won = max(0.0, self.level - self.lowest)
-        climbs = value > self.lowest + max(_TOLERATED * abs(self.lowest), _REGAINED * won) + self.margin
-        return climbs or (self.steps <= self.known_from + _PATIENCE and value > self.level + self.margin)
-
-    @property
-    def proved(self) -> bool:
-        """True if the move has passed the first test."""
-        return self.margin is not None and self.steps >= self.known_from + _PATIENCE
+        margin = _SHARP * abs(self.level) if self.margin is None else self.margin
+        return not value <= self.level + margin
 
     @property
     def ended(self) -> bool:
-        """True if later losses no longer depend on the move."""
+        """True if later losses are no longer held against the move."""
         return self.steps >= _WATCHED
 
 
@@ -135,8 +117,8 @@ class UndoMonitor(Generic[Back]):
             self._watch.learn(self._jump())
         if self._watch.rises(value):
             return True
-        self._failures = 0 if self._watch.proved else self._failures
         if self._watch.ended:
+            self._failures = 0
             self.end()
         return False
 
@@ -199,6 +181,7 @@ class UndoMonitor(Generic[Back]):
     def watch(self, level: float, back: Back) -> None:
         """A move has been made, from the loss ``level`` of the steps; NaN where it was made on something else."""
         known = self._recent[-1] if self._recent else math.nan
+        self._failures = 0 if self.watching else self._failures  # the move before this one has stood
         self._watch, self.back = _Watched(known if math.isnan(level) else level), back
         self._watch.learn(self._jump() if self._noisy else 0.0)
 

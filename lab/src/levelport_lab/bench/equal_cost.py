@@ -3,6 +3,8 @@
 For every network the optimizer runs through the same meter with teleports and without. At every cost the best losses so
 far are compared; the largest ratio from 100 to 300 gradient equivalents, for physics-informed networks also the largest
 from 300 to 500, and the last are kept. The arms without the undo and without the account say what these contribute.
+One arm has no teleports at all, but starts from weights that differ by a millionth: how far do two runs of the same
+optimizer part by themselves?
 Step sizes of SGD are tuned beforehand, without teleports: short runs over a grid, judged by their last loss, until the
 best step size has a worse neighbor on both sides.
 
@@ -31,8 +33,10 @@ from levelport_lab.bench.pinns import EQUATIONS
 from levelport_lab.bench.safety import DEFAULTS, Arm
 from levelport_lab.engine.spec import Run, RunSpec
 
-SEED = 7
+SEED = 8
 """Of initial weights, never used before."""
+PINN_SEEDS = range(20, 23)
+"""Likewise."""
 
 
 def _other(layers: str, sets: tuple[str, ...]) -> list[ProblemName]:
@@ -52,7 +56,7 @@ GROUPS: dict[str, list[ProblemName]] = {
         *_other("20", ("horse-colic", "credit-approval", "mammographic", "tic-tac-toe", "titanic")),
         *_other("40-20", ("congressional-voting", "ilpd-indian-liver", "musk-1", "hill-valley", "cylinder-bands")),
     ],
-    "PINNs": [ProblemName("pinn", equation, seed=seed) for equation in EQUATIONS for seed in range(3)],
+    "PINNs": [ProblemName("pinn", equation, seed=seed) for equation in EQUATIONS for seed in PINN_SEEDS],
 }
 OPTIMIZERS: dict[str, Callable[[list[Tensor], float], torch.optim.Optimizer]] = {
     "ArmijoSGD": lambda parameters, lr: ArmijoSGD(parameters, c=0.1),
@@ -67,6 +71,10 @@ TUNING = 100.0
 """Gradient equivalents of a run that tunes a step size."""
 FACTOR = math.sqrt(10.0)
 """Between neighboring step sizes."""
+SHIFT = 1e-6
+"""Of the initial weights in the control without teleports, relative to their norm."""
+ARMS = [*DEFAULTS, "no teleports, moved by 1e-6"]
+"""By number, the last one the control."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ class EqualCostSpec(RunSpec):
     """Losses of an optimizer with teleports over those without, at equal cost; a run per arm, by number."""
 
     kind: ClassVar[str] = "safety-equal-cost"
-    revision: ClassVar[int] = 3
+    revision: ClassVar[int] = 4
     problem: ProblemName
     optimizer: str
     budget: float = UNTIL
@@ -94,10 +102,11 @@ class EqualCostSpec(RunSpec):
         losses, alone = self._train(Arm(Never()), lr, self.budget)
         theirs = _best_so_far(losses)
         runs = []
-        for number, arm in enumerate(DEFAULTS.values()):
+        for number, arm in enumerate([*DEFAULTS.values(), Arm(Never())]):
             if not arm.undo and not alone.teleporter.policy.undoes:
                 continue  # the line search takes the first step, and its moves are never undone
-            losses, optimizer = self._train(arm, lr, self.budget)
+            shift = SHIFT if number == len(DEFAULTS) else 0.0
+            losses, optimizer = self._train(arm, lr, self.budget, shift)
             mine, teleporter = _best_so_far(losses), optimizer.teleporter
             facts = {
                 **_largest("worst", mine, theirs, SINCE, min(UNTIL, self.budget)),
@@ -109,11 +118,11 @@ class EqualCostSpec(RunSpec):
             runs.append(Run(float(number), final_value=mine[1][-1], chosen=number == 0, facts=facts | tuning))
         return runs
 
-    def _train(self, arm: Arm, lr: float, budget: float) -> tuple[Losses, Teleported]:
+    def _train(self, arm: Arm, lr: float, budget: float, shift: float = 0.0) -> tuple[Losses, Teleported]:
         """Step until the budget is spent. A loss counts from its gradient on; points merely tried do not count."""
         instance = self.problem.build()
         objective = Metered(instance.objective, max_cost=budget)
-        x, function = nn.Parameter(instance.x0.clone()), TorchFunction(objective)
+        x, function = nn.Parameter(_shifted(instance.x0, shift)), TorchFunction(objective)
         optimizer = arm.wrap(OPTIMIZERS[self.optimizer]([x], lr))
         losses: Losses = []
         with suppress(Enough), warnings.catch_warnings():
@@ -125,6 +134,12 @@ class EqualCostSpec(RunSpec):
 
     def _tuned(self) -> tuple[float, float, float]:
         return tuned_inside(lambda lr: self._train(Arm(Never()), lr, TUNING)[0][-1][1], 0.1)
+
+
+def _shifted(x: Tensor, share: float) -> Tensor:
+    """``x`` moved by that share of its norm in a random direction, always the same one."""
+    direction = torch.randn(x.shape, generator=torch.Generator().manual_seed(0), dtype=x.dtype)
+    return x + share * x.norm() / direction.norm() * direction
 
 
 Losses = list[tuple[float, float]]

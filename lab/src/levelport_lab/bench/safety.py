@@ -47,7 +47,7 @@ class Arm:
 DEFAULTS = {
     "default": Arm(None),
     "default, no undo": Arm(None, undo=False),
-    "no account": Arm(WhileAffordable(rise=math.inf)),
+    "no account": Arm(WhileAffordable(rise=math.inf, share=math.inf)),
 }
 """The default, and the same without its safeguards: the undo, and the limit to what trials may cost."""
 ARMS = {
@@ -57,8 +57,8 @@ ARMS = {
 }
 WITH_DEFAULT = ("SGD 0.1",)
 """Optimizers with a default schedule."""
-STEPS = 100
-FRESH_SEEDS = range(300, 330)
+STEPS = 200
+FRESH_SEEDS = range(400, 430)
 """Fixed before the first run with them."""
 SPIKE, END = 1.25, 1.05
 """The limits of a safe run."""
@@ -141,7 +141,7 @@ class SafetySpec(RunSpec):
     """One network, optimizer and seed; a run per arm, whose number is the setting."""
 
     kind: ClassVar[str] = "safety"
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     activation: str
     optimizer: str
     seed: int

@@ -28,6 +28,7 @@ from levelport_lab.bench.competitors import (
     PUBLISHED,
     RANDOM_CLIMB,
 )
+from levelport_lab.bench.equal_cost import ARMS as EQUAL_COST_ARMS
 from levelport_lab.bench.equal_cost import GROUPS as NETWORK_GROUPS
 from levelport_lab.bench.equal_cost import EqualCostSpec
 from levelport_lab.bench.logistic_cases import GROUP as LOGISTIC
@@ -256,7 +257,7 @@ def safety_rows(results: Results) -> pd.DataFrame:
     steps = safety.rows(of_kind(results, SafetySpec)).assign(**{"compared at": "equal steps"})
     cost = [
         {**_problem(each.spec["problem"]), "optimizer": each.spec["optimizer"]}
-        | {"schedule": list(safety.DEFAULTS)[int(run.setting)]}
+        | {"schedule": EQUAL_COST_ARMS[int(run.setting)]}
         | run.facts
         for each in of_kind(results, EqualCostSpec)
         for run in each.runs

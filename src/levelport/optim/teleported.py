@@ -55,7 +55,8 @@ class Teleported(FlatOptimizer):
         optimizer: takes the steps.
         schedule: when to teleport, in steps: ``Every(50)``, ``At([0, 100])``, ``Never()``. None is
             :class:`~levelport.optim.WhileAffordable` for SGD without momentum, ``ArmijoSGD`` and ``PolyakSGD``; other
-            optimizers need a schedule, because none was found that helps them.
+            optimizers need a schedule, because none was found that helps them. Trials without success delay a run by at
+            most a tenth of its cost; SGD near its limit of stability may lose more than that in the loss.
         solver: how to teleport: "krylov" (brief), "auto", "sqp", or one with limits, ``Krylov(max_hvps=10)``.
         momentum: at a teleport, "keep" the optimizer's state (momentum buffers, second moments), or "reset" it.
         teleport_on: what to teleport on, if not the loss of the step: a loss over a fixed sample, or

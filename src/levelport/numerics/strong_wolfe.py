@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -51,55 +51,26 @@ def strong_wolfe(
     origin = _Trial(0.0, start, start.value, slope)
     # Differences below this are rounding errors of f; there the slope alone decides.
     noise = 4.0 * torch.finfo(direction.dtype).eps * abs(start.value)
-    trials_left = max_trials
     best: _Trial | None = None
-
-    def evaluate(t: float) -> _Trial:
-        nonlocal trials_left, best
-        trials_left -= 1
+    # low has the smallest value so far, and its slope points towards high, once f has risen or the slope has turned.
+    low, high, t = origin, None, initial
+    for _ in range(max_trials):
         point = at(start.x + t * direction)
         finite = math.isfinite(point.value) and all_finite(point.x)  # tanh has a value at infinity
         trial = _Trial(t, point, point.value if finite else math.inf)
-        if trial.value <= origin.value + c1 * t * slope + noise and (best is None or trial.value < best.value):
+        low_enough = trial.value <= origin.value + c1 * t * slope + noise
+        if low_enough and (best is None or trial.value < best.value):
             best = trial
-        return trial
-
-    def too_high(trial: _Trial, low: _Trial) -> bool:
-        return trial.value > origin.value + c1 * trial.t * slope + noise or trial.value > low.value + noise
-
-    def with_slope(trial: _Trial) -> _Trial:
-        return _Trial(trial.t, trial.point, trial.value, inner(trial.point.gradient, direction))
-
-    def flat(trial: _Trial) -> bool:
-        return abs(trial.slope) <= -c2 * slope
-
-    # Bracket: grow until f rises, the slope turns, or the conditions hold.
-    low, high, t = origin, None, initial
-    while trials_left > 0:
-        trial = evaluate(t)
-        if too_high(trial, low):
+        if not low_enough or trial.value > low.value + noise:
             high = trial
-            break
-        trial = with_slope(trial)
-        if flat(trial):
-            return trial.t, trial.point
-        if trial.slope >= 0.0:
-            low, high = trial, low
-            break
-        low, t = trial, _extrapolate(low, trial)
-
-    # Zoom: low has the smallest value so far and its slope points towards high.
-    while high is not None and trials_left > 0:
-        trial = evaluate(_interpolate(low, high))
-        if too_high(trial, low):
-            high = trial
-            continue
-        trial = with_slope(trial)
-        if flat(trial):
-            return trial.t, trial.point
-        if trial.slope * (high.t - low.t) >= 0.0:
-            high = low
-        low = trial
+        else:
+            trial = replace(trial, slope=inner(point.gradient, direction))
+            if abs(trial.slope) <= -c2 * slope:
+                return t, point
+            if (trial.slope >= 0.0) is (high is None or high.t > low.t):
+                high = low
+            before, low = low, trial
+        t = _extrapolate(before, low) if high is None else _interpolate(low, high)
     if best is None or torch.equal(best.point.x, start.x):  # all steps were lost in the last digits of x
         return None
     return best.t, best.point

@@ -10,15 +10,16 @@ from levelport import teleport
 from levelport.solvers import SQP, solver_named
 from levelport_lab.paper.batched import batched
 from levelport_lab.paper.batched_sqp import teleport_together
+from levelport_lab.paper.plane_studies import RELEASED
 from levelport_lab.problems import Problem, problem
 
 PROBLEMS = {"logreg/blood": 1e-4, "mlp-relu-6-5/titanic": 1e-2, "mlp-softplus-7/digits": 1e-2}
 SOLVERS = {
     "text": SQP(final="last"),
-    "released": SQP.released(),
-    "released, Figure 1": SQP.released(1),
+    "released": SQP(mode="released", final="last"),
+    "released, Figure 1": RELEASED,
     "text, large steps": SQP(final="last", rho=100.0, max_backtracks=3),  # searches fail, with tiny steps taken
-    "released, large steps": replace(SQP.released(), rho=30.0, max_backtracks=2),
+    "released, large steps": SQP(mode="released", final="last", rho=30.0, max_backtracks=2),
 }
 SWAPPED = np.array([2, 1, 1, 0])
 
@@ -55,7 +56,7 @@ def test_teleporting_together_is_teleporting_one_by_one(name: str, mode: str) ->
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_members_that_cannot_start_stay_alone(name: str) -> None:
     named, W = members(name, 3)
-    solver = replace(SQP.released(), max_iterations=5)
+    solver = replace(SOLVERS["released"], max_iterations=5)
     alone = teleport_together(batched(named), W[1:2], penalties(named, W[1:2]), solver)
     W[0], W[2, 0] = torch.inf, torch.nan
     together = teleport_together(batched(named), W, penalties(named, W), solver)
@@ -67,7 +68,7 @@ def test_members_that_cannot_start_stay_alone(name: str) -> None:
 def test_converged_member_does_not_wait_for_others() -> None:
     """Near the minimum of a quadratic-like loss one eigenvector rules: with a loose tolerance that is a KKT point."""
     named, W = members("logreg/blood", 2)
-    loose = replace(SQP.released(), epsilon=1e9, delta=1e9)
+    loose = replace(SOLVERS["released"], epsilon=1e9, delta=1e9)
     together = teleport_together(batched(named), W, penalties(named, W), loose)
     assert together.hvps.tolist() == [1, 1]
     assert torch.equal(together.W, W)
@@ -160,7 +161,7 @@ def test_trials_that_certainly_fail_are_not_evaluated(monkeypatch: pytest.Monkey
     for repeat in (True, False):
         evaluated = 0
         ends[repeat] = teleport_together(
-            members, W, torch.tensor([1e-2]), replace(SQP.released(), rho=1.0), repeat=repeat
+            members, W, torch.tensor([1e-2]), replace(SOLVERS["released"], rho=1.0), repeat=repeat
         )
         made[repeat] = evaluated
     assert torch.equal(ends[True].W, ends[False].W)

@@ -78,7 +78,7 @@ def test_released_protocol_is_the_authors_scripts() -> None:
     assert released.at == (6, 56, 106, 156, 206, 256, 306, 356)
     teleported = released.spec("logreg/blood", 1e-3, Variant(Method.SGD, "published"))
     assert teleported.plan is not None
-    assert teleported.plan.teleporter() == SQP.released()
+    assert teleported.plan.teleporter() == SQP(mode="released", final="last")
     for variant in plain:
         assert released.spec("logreg/blood", 1e-3, variant).protocol == "released"
     stochastic = half_of("network", "stochastic", RELEASED)

@@ -211,11 +211,6 @@ class Point(ABC):
         return self._hessian_normal
 
     @property
-    def knows_hessian_normal(self) -> bool:
-        """True if :attr:`hessian_normal` costs nothing extra."""
-        return self._hessian_normal is not None
-
-    @property
     def finite(self) -> bool:
         """True if f(x) and ‖∇f(x)‖ are numbers."""
         return math.isfinite(self.value) and math.isfinite(self.gradient_norm)

@@ -216,11 +216,12 @@ def test_forward_pass_is_shared_and_the_ledger_knows() -> None:
 
 def test_unit_normal_products() -> None:
     x = torch.tensor([1.0, 2.0], dtype=torch.float64)
-    point = FunctionObjective(lambda w: (w**4).sum(), like=x).at(x)
+    objective = FunctionObjective(lambda w: (w**4).sum(), like=x)
+    point = objective.at(x)
     product = point.hessian_normal * point.gradient_norm
     assert torch.allclose(product, torch.tensor([48.0, 48.0 * 32], dtype=torch.float64))
-    assert not FunctionObjective(lambda w: (w**4).sum(), like=x).at(x).knows_hessian_normal
-    assert point.knows_hessian_normal
+    assert point.hessian_normal is point.hessian_normal
+    assert objective.cost.hvps == 1
 
 
 def test_grad_mode_and_autocast_of_the_caller_do_not_matter() -> None:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from levelport import SQP, Objective, Point, TeleportStatus, teleport
 from levelport.solvers import TeleportResult, TraceRow, solver_named
+from levelport_lab.paper.plane_studies import RELEASED
 from levelport_lab.problems import problem
 from levelport_lab.problems.functions import booth, goldstein_price
 from levelport_lab.problems.storage import DataError
@@ -25,6 +26,13 @@ CURVES = next(
     (folder for parent in Path(__file__).parents if (folder := parent / "shared" / "reference_runs").is_dir()), None
 )
 Function = Callable[[Tensor], Tensor] | Objective
+
+SOLVERS = {
+    1: RELEASED,
+    4: SQP(mode="released", final="last"),
+    6: SQP(mode="released", max_iterations=25, max_backtracks=20, final="last"),
+}
+"""By figure of the paper."""
 
 FAILED_SEARCH = {"goldstein-price": 2, "mlp-horse-colic-softplus": 1}
 """Iterations whose line search fails. The authors' next row is the last trial's, and those after it mix two points."""
@@ -76,7 +84,7 @@ def authors(curve: str) -> dict[str, np.ndarray]:
 )
 def test_follows_the_authors_curves(curve: str, function: str, figure: int) -> None:
     theirs = authors(curve)
-    result, ours = solve(problem_of(function), torch.from_numpy(theirs["x0"]), SQP.released(figure))
+    result, ours = solve(problem_of(function), torch.from_numpy(theirs["x0"]), SOLVERS[figure])
     squared, level = theirs["squared_gradient_norm"], result.value_start
     excess = ours[:, 1] - level
     together = 10
@@ -165,7 +173,7 @@ def torch_near_unit(w: Tensor) -> Tensor:
 def test_iterate_for_iterate(
     function: Function, evaluate: Evaluate, start: tuple[float, float], figure: int, iterations: int
 ) -> None:
-    solver = SQP.released(figure)
+    solver = SOLVERS[figure]
     short = replace(solver, max_iterations=iterations)
     _, ours = solve(function, torch.tensor(start, dtype=torch.float64), short)
     rows = np.array(
@@ -178,18 +186,18 @@ def test_iterate_for_iterate(
 
 
 def test_rho_grows_where_the_ratio_says_so() -> None:
-    _, ours = solve(torch_near_unit, torch.tensor([0.1, 0.9], dtype=torch.float64), SQP.released())
+    _, ours = solve(torch_near_unit, torch.tensor([0.1, 0.9], dtype=torch.float64), SOLVERS[4])
     assert ours[:2, 3].tolist() == [0.1, 0.2]
 
 
 def test_figure_1_as_the_authors_ran_it_converges() -> None:
     """Booth: the maximum on the level is λ_max-aligned, ‖∇f‖ = √(2·18·f); Goldstein-Price: the local one at 5807.6."""
     start = torch.tensor([7.5, -4.0], dtype=torch.float64)
-    result, ours = solve(booth, start, replace(SQP.released(figure=1), max_iterations=400))
+    result, ours = solve(booth, start, replace(SOLVERS[1], max_iterations=400))
     best = np.sqrt(2 * 18 * float(booth(start)))
     assert result.gradient_norm == pytest.approx(best, rel=1e-3)
     assert ours[[0, 1, 2, 10, 100], 0] == pytest.approx([405.0, 473.629843, 594.529324, 1464.394260, 3138.053076])
-    result, ours = solve(goldstein_price, torch.zeros(2, dtype=torch.float64), SQP.released(figure=1))
+    result, ours = solve(goldstein_price, torch.zeros(2, dtype=torch.float64), SOLVERS[1])
     assert result.status is TeleportStatus.CONVERGED
     assert len(ours) == 839
     assert result.gradient_norm == pytest.approx(5807.6, abs=0.1)
@@ -198,24 +206,11 @@ def test_figure_1_as_the_authors_ran_it_converges() -> None:
 def test_an_iterate_is_never_lost() -> None:
     """On giving up the last iterate is returned, evaluated at that very point."""
     start = torch.zeros(2, dtype=torch.float64)
-    result, _ = solve(goldstein_price, start, SQP.released())
+    result, _ = solve(goldstein_price, start, SOLVERS[4])
     assert result.status is TeleportStatus.STALLED
     assert isinstance(result.x, Tensor)
     assert float(goldstein_price(result.x)) == result.value
     assert result.gain > 2.0
-    feasible = teleport(goldstein_price, start, SQP.released(final="feasible"))
+    feasible = teleport(goldstein_price, start, replace(SOLVERS[4], final="feasible"))
     assert feasible.value <= feasible.value_start * (1 + 1e-6)
     assert feasible.gain > 1.0
-
-
-def test_settings_of_the_figures() -> None:
-    profile, plane, network, newton = (SQP.released(figure) for figure in (8, 1, 3, 15))
-    assert (profile.rho, profile.shrink, profile.max_iterations, profile.max_backtracks) == (0.1, 0.5, 50, 25)
-    assert (plane.rho, plane.shrink, plane.max_iterations, plane.max_backtracks) == (10.0, 0.8, 1000, 100)
-    assert (network.rho, network.max_iterations) == (1.0, 1000)
-    assert (newton.rho, newton.max_iterations, newton.max_backtracks) == (0.1, 25, 20)
-    assert {SQP.released(figure).mode for figure in range(1, 19)} == {"released"}
-    with pytest.raises(ValueError, match="figure must be a number from 1 to 18"):
-        SQP.released(figure=0)
-    with pytest.raises(ValueError, match="mode must be"):
-        SQP(mode="published")  # type: ignore[arg-type]

@@ -110,13 +110,9 @@ class ParametersObjective(Objective):
         """Context of the loss and of its backward pass, in which checkpointed modules run again."""
         return isolated(self.device, replay=self._replay, full_precision=True)
 
-    def unhooked(self) -> AbstractContextManager[object]:
-        """Context of a backward pass where parameters have hooks."""
-        return _unhooked(self._hooked) if self._hooked else nullcontext()
-
     def _evaluate(self, loss: Loss) -> tuple[Tensor, list[Tensor]]:
         """The loss with its graph, at the parameters as they are, and the parameters."""
-        with without_gradients(self.parameters):
+        with set_aside("grad", self.parameters):
             with self.isolated(), differentiable(), explained(derivative=False):
                 result = as_scalar_loss(loss())
             if any(parameter.grad is not None for parameter in self.parameters):
@@ -130,7 +126,7 @@ class ParametersObjective(Objective):
 
 
 @contextmanager
-def _set_aside(attribute: str, parameters: list[Tensor]) -> Iterator[None]:
+def set_aside(attribute: str, parameters: list[Tensor]) -> Iterator[None]:
     """Set ``attribute`` of the parameters to None, and afterwards to what it was."""
     before = [getattr(parameter, attribute) for parameter in parameters]
 
@@ -142,16 +138,6 @@ def _set_aside(attribute: str, parameters: list[Tensor]) -> Iterator[None]:
         for parameter in parameters:
             setattr(parameter, attribute, None)
         yield
-
-
-def without_gradients(parameters: list[Tensor]) -> AbstractContextManager[None]:
-    """Nothing is in ``.grad`` at first, and afterwards what was there before."""
-    return _set_aside("grad", parameters)
-
-
-def _unhooked(parameters: list[Tensor]) -> AbstractContextManager[None]:
-    """Hooks that clip or mask gradients for the steps would make ∇f the gradient of no function."""
-    return _set_aside("_backward_hooks", parameters)
 
 
 class _ParameterPoint(GraphPoint):
@@ -191,7 +177,9 @@ class _ParameterPoint(GraphPoint):
 
     @contextmanager
     def _differentiating(self) -> Iterator[None]:
-        with self._objective.isolated(), self._objective.unhooked():
+        # Hooks that clip or mask gradients for the steps would make ∇f the gradient of no function.
+        hooked = self._objective._hooked
+        with self._objective.isolated(), set_aside("_backward_hooks", hooked) if hooked else nullcontext():
             yield
 
     def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:

@@ -22,7 +22,7 @@ from levelport.objective import ObjectiveError
 from levelport.objectives.batches import Batches, Loss
 from levelport.objectives.function import OTHER_MODEL, SPARSE_GRADIENT, as_scalar_loss, differentiable
 from levelport.objectives.isolation import RandomState, grad_mode, isolated, restoring
-from levelport.objectives.parameters import without_gradients
+from levelport.objectives.parameters import set_aside
 from levelport.vectors import norm
 
 _FRAMEWORKS = (
@@ -137,7 +137,7 @@ class StepLoss:
         self.cost += 0.5
         torch.clear_autocast_cache()  # an autocast block around the step keeps copies of weights that were stepped from
         try:
-            with without_gradients(self._holders):
+            with set_aside("grad", self._holders):
                 try:
                     value = self._value_in(grad_mode(False))
                 except RuntimeError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, cast
 
 import torch
@@ -28,7 +28,7 @@ from levelport.objectives.structure import X
 from levelport.solvers.auto import Auto
 from levelport.solvers.contract import Callback, Monitor, Outcome, Solver
 from levelport.solvers.krylov import Krylov
-from levelport.solvers.problem import Certificate, State, TeleportProblem
+from levelport.solvers.problem import Certificate, Limits, State, TeleportProblem
 from levelport.solvers.result import TeleportResult, TeleportStatus
 from levelport.solvers.sqp import SQP
 from levelport.vectors import all_finite, norm
@@ -166,16 +166,9 @@ def move_from(
             objective=objective,
             start=start,
             level_set=level_set,
-            tol=solver.tol,
             slack=_slack(solver, start, level_set, objective.dtype),
-            max_hvps=solver.max_hvps,
-            max_cost=solver.max_cost,
-            deadline=began + solver.max_seconds,
-            radius=solver.radius,
-            target_gain=solver.target_gain,
-            target_alignment=solver.target_alignment,
-            least_decrease=solver.least_decrease,
             state=state or {},
+            **{limit.name: getattr(solver, limit.name) for limit in fields(Limits)},
         )
         monitor = Monitor(problem, callback)
         outcome = _solve(solver, problem, monitor)

@@ -20,7 +20,7 @@ import torch
 from levelport import checks
 from levelport.numerics.lanczos import KrylovModel
 from levelport.objective import Cost, Point
-from levelport.solvers.problem import Certificate, State, TeleportProblem
+from levelport.solvers.problem import Certificate, Limits, State, TeleportProblem
 from levelport.solvers.result import TeleportStatus, TraceRow
 
 Callback = Callable[[TraceRow, Point], object]
@@ -51,32 +51,15 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Solver(ABC):
-    """Solves a :class:`TeleportProblem` from x = w, within limits of its own.
+class Solver(Limits, ABC):
+    """Solves a :class:`TeleportProblem` from x = w, within the :class:`Limits` that are arguments of every solver.
 
     Args:
-        max_hvps: budget of Hessian-vector products per teleport, certificate included.
-        max_cost: budget of gradient equivalents per teleport, checked between evaluations.
-        max_seconds: budget of time per teleport, checked between evaluations.
-        tol: KKT tolerance on sin ∠(∇f, ∇²f ∇f), free of units.
-        radius: largest distance from w; None derives it from the problem's own scale.
-        target_gain: stop once ‖∇f‖ has grown by this factor.
-        target_alignment: stop once cos ∠(∇f, ∇²f ∇f) is at least this.
-        least_decrease: do not move where the solver's model predicts less decrease of f from the teleport and the step
-            after it; solvers without such a model ignore it.
         hvp: "exact" Hessian-vector products (2 gradient equivalents), or by "difference" of gradients (1; float64
             only). None takes differences where they are possible and products are not cheap anyway.
     """
 
     _: KW_ONLY
-    max_hvps: int = 50
-    max_cost: float = math.inf
-    max_seconds: float = math.inf
-    tol: float = 1e-6
-    radius: float | None = None
-    target_gain: float = math.inf
-    target_alignment: float = math.inf
-    least_decrease: float = 0.0
     hvp: Literal["exact", "difference"] | None = "exact"
 
     def __post_init__(self) -> None:
@@ -197,7 +180,7 @@ class Monitor:
         """The status to end with if the callback, the clock or the HVP budget says so."""
         if self._asked_to_stop:
             return TeleportStatus.STOPPED
-        if self.hvps_left < hvps_needed or time.perf_counter() > self.problem.deadline:
+        if self.hvps_left < hvps_needed or time.perf_counter() > self._began + self.problem.max_seconds:
             return TeleportStatus.BUDGET_SPENT
         if math.isfinite(self.problem.max_cost) and self.cost.gradient_equivalents + _NEXT > self.problem.max_cost:
             return TeleportStatus.BUDGET_SPENT

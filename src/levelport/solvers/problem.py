@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 import torch
 from torch import Tensor
@@ -148,36 +148,47 @@ def split(normal: Tensor, image: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True)
-class TeleportProblem:
-    """max ‖∇f(x)‖ subject to f(x) ≤ f(w), with everything that limits how it may be solved.
+class Limits:
+    """How long and how far a solver may go, and how well the problem is to be solved.
+
+    Args:
+        max_hvps: budget of Hessian-vector products per teleport, certificate included.
+        max_cost: budget of gradient equivalents per teleport, checked between evaluations.
+        max_seconds: budget of time per teleport, checked between evaluations.
+        tol: KKT tolerance on sin ∠(∇f, ∇²f ∇f), free of units.
+        radius: largest distance from w; None derives it from the problem's own scale.
+        target_gain: stop once ‖∇f‖ has grown by this factor.
+        target_alignment: stop once cos ∠(∇f, ∇²f ∇f) is at least this.
+        least_decrease: do not move where the solver's model predicts less decrease of f from the teleport and the step
+            after it; solvers without such a model ignore it.
+    """
+
+    _: KW_ONLY
+    max_hvps: int = 50
+    max_cost: float = math.inf
+    max_seconds: float = math.inf
+    tol: float = 1e-6
+    radius: float | None = None
+    target_gain: float = math.inf
+    target_alignment: float = math.inf
+    least_decrease: float = 0.0
+
+
+@dataclass(frozen=True)
+class TeleportProblem(Limits):
+    """max ‖∇f(x)‖ subject to f(x) ≤ f(w), with the limits of its solver.
 
     Attributes:
         objective, start: f and the point w to teleport from.
         level_set: stay on {f = f(w)} instead of {f ≤ f(w)}.
-        tol: KKT tolerance, on sin ∠(∇f, ∇²f ∇f).
         slack: by how much f may exceed f(w) in the returned point; how far it may fall short in level-set mode.
-        max_hvps: Hessian-vector products for the whole teleport, certificate included.
-        max_cost: gradient equivalents for the whole teleport.
-        deadline: a reading of ``time.perf_counter`` after which to stop.
-        radius: the longest allowed distance from w; None lets the solver derive it.
-        target_gain, target_alignment: stop as soon as the gradient norm has grown by this factor, or the
-            alignment is this good, at a feasible point.
-        least_decrease: where a model predicts less from the teleport and the step after it, do not move.
         state: what the solver returned from the teleport before this one of the same run.
     """
 
     objective: Objective
     start: Point
     level_set: bool = False
-    tol: float = 1e-6
     slack: float = 0.0
-    max_hvps: int = 50
-    max_cost: float = math.inf
-    deadline: float = math.inf
-    radius: float | None = None
-    target_gain: float = math.inf
-    target_alignment: float = math.inf
-    least_decrease: float = 0.0
     state: State = field(default_factory=dict)
 
     @property
@@ -319,8 +330,7 @@ def retract(problem: TeleportProblem, point: Point, curvature: float | None = No
     if not point.finite or size == 0.0:
         return point
     if curvature is None:
-        known = point.knows_hessian_normal
-        curvature = float(torch.dot(point.normal, point.hessian_normal)) if known else 0.0
+        curvature = 0.0 if point.product_sizes is None else point.product_sizes[0]
     band = level_band(problem, size, curvature)
     ceiling, aim = (band, 0.0) if problem.level_set else (0.0, -0.5 * band)
     excess = point.value - problem.level

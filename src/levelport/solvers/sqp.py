@@ -12,7 +12,7 @@ What "enough" is, what γ is and what happens where no ρ will do is told twice,
 the two differ in ways that decide whether the solver converges. Both are here, as two modes.
 
 ================  =============================================  ===============================================
-matter            ``SQP()``, as the text has it                  ``SQP.released()``, as the authors ran it
+matter            ``SQP()``, as the text has it                  ``SQP(mode="released", final="last")``
 ================  =============================================  ===============================================
 γ where p > 0     s ⟨q, g⟩ c₊/(‖g‖³ p), their penalty-strength   s ⟨q, g⟩ c/(‖g‖⁵ p): another ‖g‖² below, and the
                   proposition times the scale s                  sign of c kept
@@ -86,15 +86,13 @@ _ELSEWHERE = "the last iterate meets the algorithm's test, but a feasible one be
 RECOVERY = 5
 """After a failed search ρ is put back by this many shrinkings."""
 
-FIGURES = range(1, 19)
-
 
 @dataclass(frozen=True)
 class SQP(Solver):
     """The paper's solver; by default as in its text, with the published settings.
 
     Args:
-        mode: "text" or "released", see the table above; :meth:`released` also sets what each figure was run with.
+        mode: "text" or "released", see the table above.
         rho: first step ρ.
         shrink: factor on ρ after a rejected trial.
         epsilon, delta: tolerances on the squared KKT residual and on the violation, both absolute as published; the
@@ -141,30 +139,6 @@ class SQP(Solver):
     def slack(self, level: float, dtype: torch.dtype) -> float:
         """1e-6 of the value: iterates approach the level from outside."""
         return 1e-6 * max(abs(level), torch.finfo(dtype).tiny)
-
-    @classmethod
-    def released(cls, figure: int = 4, *, final: Literal["feasible", "last"] = "last") -> SQP:
-        """The solver as the authors ran it for a figure of the paper, by default for their performance profiles.
-
-        Figures 11 and 12 vary the number of iterations; they start from the same settings.
-        """
-        if figure not in FIGURES:
-            raise ValueError(f"figure must be a number from 1 to 18, not {figure!r}.")
-        if figure == 1:
-            return cls(
-                mode="released",
-                rho=10.0,
-                shrink=0.8,
-                max_iterations=1000,
-                max_backtracks=100,
-                first_rho_after_failure=True,
-                final=final,
-            )
-        if figure == 3:
-            return cls(mode="released", rho=1.0, max_iterations=1000, final=final)
-        if figure in (6, 15, 16):
-            return cls(mode="released", max_iterations=25, max_backtracks=20, final=final)
-        return cls(mode="released", final=final)
 
     def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
         """Iterate from the start until KKT, the budget or the iteration limit."""

@@ -21,6 +21,17 @@ from levelport_lab.paper.study import Results, Setup, Study
 from levelport_lab.paper.teleports import SolverSetting, TeleportPlan, solver_setting
 from levelport_lab.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, legend_below, new_figure
 
+RELEASED = SQP(
+    mode="released",
+    rho=10.0,
+    shrink=0.8,
+    max_iterations=1000,
+    max_backtracks=100,
+    first_rho_after_failure=True,
+    final="last",
+)
+"""The solver as the authors ran it for Figure 1."""
+
 
 @dataclass(frozen=True)
 class PlaneRun(RunSpec):
@@ -45,8 +56,7 @@ class PlaneRun(RunSpec):
             planned = TeleportPlan(self.solver, (0,)).teleporter()
             search = Armijo(use_curvature=own)
             return plane.experiment(self.function, self.start, solver=planned, search=search)
-        published = SQP.released(figure=1)
-        solver, hvps = (Auto(), 50) if own else (published, published.max_iterations + 1)
+        solver, hvps = (Auto(), 50) if own else (RELEASED, RELEASED.max_iterations + 1)
         return plane.experiment(
             self.function,
             self.start,

@@ -52,8 +52,15 @@ class TeleportPlan:
     def published(self) -> SQP:
         """The paper's algorithm in the mode that is planned."""
         search: Literal["restart", "continue"] = "restart" if self.solver == "text-restart" else "continue"
-        published = SQP.released() if self.solver == "released" else SQP(final="last", search=search)
-        return replace(published, rho=self.rho, max_iterations=self.limit, max_backtracks=self.backtracks)
+        mode: Literal["released", "text"] = "released" if self.solver == "released" else "text"
+        return SQP(
+            mode=mode,
+            search=search,
+            final="last",
+            rho=self.rho,
+            max_iterations=self.limit,
+            max_backtracks=self.backtracks,
+        )
 
     def apply(self, objective: Objective, x: Tensor) -> TeleportResult:
         """Teleport ``x``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from levelport_lab.bench import improving
 from levelport_lab.bench.improving import ImproveSpec, Meter, Spent, convex_task
 from levelport_lab.bench.improving_results import improve_rows, improve_tables
 from levelport_lab.bench.intervals.arms import RISE, Counted
+from levelport_lab.bench.intervals.held_out import admitted, lowest_minimum
 from levelport_lab.bench.intervals.likelihoods import Likelihood, likelihoods
 from levelport_lab.bench.intervals.results import interval_rows, interval_tables, scored
 from levelport_lab.bench.intervals.suite import IntervalSpec, entries, minimizer
@@ -112,3 +114,13 @@ def test_lmfit_needs_residuals() -> None:
 
     problem = Likelihood("x", lambda x: x.square().sum(), torch.zeros(2))
     assert not able("lmfit", problem)
+
+
+def test_held_out_problems_need_a_minimizer() -> None:
+    problem = likelihoods()["double exponential, poor 100"]
+    x = lowest_minimum(problem)
+    assert admitted(problem, x, RISE)
+    assert float(problem.fun(x)) <= float(problem.fun(problem.truth))
+    assert not admitted(problem, x + 0.01, RISE)
+    assert not admitted(replace(problem, fun=lambda v: (v**4).sum()), torch.zeros_like(x), RISE)
+    assert not admitted(replace(problem, fun=lambda v: v[0] ** 2 - v[1:].square().sum()), torch.zeros_like(x), RISE)

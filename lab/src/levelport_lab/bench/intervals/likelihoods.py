@@ -2,13 +2,14 @@
 
 Data are simulated from ``truth``. *Regular* problems are nearly quadratic over a 95 % region; *curved* ones have bent
 valleys. The kinds marked ``fresh`` were written for this comparison and fixed before anything was run on them; of the
-others the solver was developed on the same formula with other seeds.
+others the solver was developed on the same formula with other seeds. *Held out* are further seeds of the curved kinds
+(:mod:`levelport_lab.bench.intervals.held_out`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
@@ -17,8 +18,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid
 
 Function = Callable[[Tensor], Tensor]
-Kind = Literal["regular", "curved", "large", "network"]
+Kind = Literal["regular", "curved", "held out", "large", "network"]
 DTYPE = torch.float64
+HELD_OUT = range(100, 108)
+"""Seeds of each curved kind."""
 
 
 @dataclass(frozen=True)
@@ -264,6 +267,14 @@ def network(seed: int) -> Likelihood:
     return _curve("tanh network", model, truth, 0.1, seed, "network", fresh=True)
 
 
+def _poor(seed: int) -> Likelihood:
+    return double_exponential(seed, poor=True)
+
+
+def _held_out(problem: Likelihood) -> Likelihood:
+    return replace(problem, kind="held out")
+
+
 @cache
 def likelihoods() -> dict[str, Likelihood]:
     """All problems by name."""
@@ -287,6 +298,7 @@ def likelihoods() -> dict[str, Likelihood]:
         *(overlapping_peaks(seed) for seed in range(4)),
         *(double_exponential(seed, poor=True) for seed in range(4)),
         *(two_compartments(seed) for seed in range(2)),
+        *(_held_out(make(seed)) for make in (overlapping_peaks, _poor, two_compartments) for seed in HELD_OUT),
         multinomial(1, 3000, 55, 10),
         multinomial(2, 8000, 484, 11, mixed=0.6 / 22.0),
         network(0),

@@ -196,15 +196,15 @@ def test_without_a_process_group_the_remedy_is_named() -> None:
 
 
 @pytest.mark.parametrize("apart", [0, 1])
-def test_equal_dimensions_are_equal_beyond_the_digits_of_float64(monkeypatch: pytest.MonkeyPatch, apart: int) -> None:
-    dimension, ranks = 110_000_001, 3
+def test_dimensions_differ_in_the_last_digit_on_every_rank(monkeypatch: pytest.MonkeyPatch, apart: int) -> None:
+    """The first of three ranks, where the second has the same dimension and the third has ``apart`` more."""
+    dimension = 110_000_001
 
-    def three_ranks(self: DistributedObjective, shape: torch.Tensor) -> torch.Tensor:
-        other = torch.tensor([5, dimension + apart, (dimension + apart) ** 2], dtype=shape.dtype)
-        return shape + shape + other
+    def three_ranks(self: DistributedObjective, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor + apart if tensor.is_floating_point() else 3 * tensor
 
     monkeypatch.setattr(dist, "is_initialized", lambda: True)
-    monkeypatch.setattr(dist, "get_world_size", lambda group: ranks)
+    monkeypatch.setattr(DistributedObjective, "broadcast", lambda self, x: x)
     monkeypatch.setattr(DistributedObjective, "sum", three_ranks)
     local = FunctionObjective(lambda x: x.sum(), like=torch.zeros(1))
     local.dimension = dimension

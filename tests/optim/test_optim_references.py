@@ -274,19 +274,19 @@ def test_search_takes_the_largest_acceptable_step_on_its_grid() -> None:
 
     found = armijo_search(attempt, 1.0)
     assert found is not None
-    assert found.size == found.trial == pytest.approx(1.25**4)
+    assert found[0] == found[1] == pytest.approx(1.25**4)
     assert len(calls) == 6  # 1, 1.25, ..., 1.25⁵: the accepted one is not evaluated twice
     found = armijo_search(attempt, 10.0)
     assert found is not None
-    assert found.size == pytest.approx(10 * 0.8**6)
+    assert found[0] == pytest.approx(10 * 0.8**6)
     assert armijo_search(lambda size: None, 1.0) is None
     bounded = armijo_search(lambda size: size, 1.0, max_step=2.0)
     assert bounded is not None
-    assert bounded.size == 2.0
+    assert bounded[0] == 2.0
     # A finer way down than up finds a step between the last two.
     finer = armijo_search(attempt, 1.0, grow=2.0, shrink=0.9)
     assert finer is not None
-    assert finer.size == pytest.approx(4 * 0.9**3)
+    assert finer[0] == pytest.approx(4 * 0.9**3)
 
 
 @pytest.mark.parametrize("most", [math.inf, 1e300], ids=["no-bound", "a-bound"])
@@ -294,7 +294,7 @@ def test_the_search_ends_where_every_finite_step_is_acceptable(most: float) -> N
     """f unbounded below: infinity, which no factor leads back from, is never tried."""
     found = armijo_search(lambda size: size if math.isfinite(size) else None, 1.0, max_step=most)
     assert found is not None
-    assert found.size == min(most, sys.float_info.max)
+    assert found[0] == min(most, sys.float_info.max)
 
 
 @pytest.mark.parametrize("slope", [0.0, math.nan, math.inf], ids=str)

@@ -11,7 +11,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -19,14 +19,6 @@ T = TypeVar("T")
 
 _ROUNDING = 8.0  # units in the last place of f that sums over samples may be off by
 _LAST_DIGIT = 0.5  # of them that no value shows
-
-
-@dataclass(frozen=True)
-class Found(Generic[T]):
-    """An acceptable step size and the trial that showed it."""
-
-    size: float
-    trial: T
 
 
 def armijo_search(
@@ -38,8 +30,8 @@ def armijo_search(
     max_step: float = math.inf,
     min_step: float = 1e-30,
     hopeless: Callable[[float], bool] = lambda size: False,
-) -> Found[T] | None:
-    """The largest acceptable step size near ``start``, or None if there is none down to ``min_step``.
+) -> tuple[float, T] | None:
+    """The largest acceptable step size near ``start`` and its trial, or None if there is none down to ``min_step``.
 
     Args:
         attempt: what a step size leads to if it is acceptable, None if it is not.
@@ -51,15 +43,15 @@ def armijo_search(
     max_step = min(max_step, sys.float_info.max)  # from infinity no factor leads back
     size, best = min(start, max_step), None
     while (trial := attempt(size)) is not None:
-        best = Found(size, trial)
+        best = size, trial
         if grow == 1.0 or size >= max_step:
             return best
         size = min(size * grow, max_step)
     # Down again, but no further than the largest step size that is known to be acceptable.
-    floor = best.size * (1.0 + 4.0 * sys.float_info.epsilon) if best is not None else min_step
+    floor = best[0] * (1.0 + 4.0 * sys.float_info.epsilon) if best is not None else min_step
     while (size := size * shrink) > floor and not hopeless(size):
         if (trial := attempt(size)) is not None:
-            return Found(size, trial)
+            return size, trial
     return best
 
 

@@ -54,13 +54,9 @@ class DistributedObjective(WrappedObjective):
         super().__init__(local)
         self.group = group
         self.timeout = timeout
-        # Whole numbers that wrap around: float64 does not hold the square of a hundred million exactly.
-        square = (local.dimension**2 + 2**63) % 2**64 - 2**63
-        shape = torch.tensor([samples, local.dimension, square], dtype=torch.int64, device=self.device)
-        self.samples, dimensions, squares = self.sum(shape).tolist()
+        self.samples = int(self.sum(torch.tensor(samples, dtype=torch.int64, device=self.device)))
         self.weight = samples / self.samples
-        ranks = dist.get_world_size(group)
-        if (ranks * squares - dimensions**2) % 2**64 != 0:  # the variance of the dimensions over the ranks
+        if self.apart(torch.tensor(local.dimension, device=self.device)):
             raise ObjectiveError(f"the ranks disagree about the dimension; here it is {local.dimension}.")
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
@@ -77,6 +73,12 @@ class DistributedObjective(WrappedObjective):
         """Rank 0's ``x`` on every rank, in place."""
         source = 0 if self.group is None else dist.get_global_rank(self.group, 0)
         return self._wait(dist.broadcast(x, src=source, group=self.group, async_op=True), x)
+
+    def apart(self, here: Tensor) -> int:
+        """The number of ranks where ``here``, of one shape everywhere, differs from rank 0's."""
+        first = self.broadcast(here.clone())
+        equal = bool(((first == here) | (first.isnan() & here.isnan())).all())  # NaN is a place, too
+        return int(self.sum(torch.tensor(float(not equal), device=self.device)))
 
     def _wait(self, work: dist.Work | None, tensor: Tensor) -> Tensor:
         try:
@@ -128,10 +130,7 @@ def data_parallel(local: Objective, start: Tensor) -> Objective:
     if ranks() == 1:
         return local
     objective = DistributedObjective(local, samples=1)
-    first = objective.broadcast(start.clone())
-    differs = not bool(((first == start) | (first.isnan() & start.isnan())).all())  # NaN is a place, too
-    apart = int(objective.sum(torch.tensor(float(differs), device=objective.device)))
-    if apart:
+    if apart := objective.apart(start):
         raise ObjectiveError(
             f"{apart} of the {ranks()} ranks hold other parameters than rank 0, so this is no data-parallel training. "
             "Start all ranks from the same parameters (DistributedDataParallel does); where each rank trains a model "

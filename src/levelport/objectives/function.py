@@ -328,7 +328,7 @@ class FunctionObjective(Objective):
             return as_scalar_loss(self.fun(variables)), leaves
         with isolated(self.device, full_precision=True) as copies:
             loss = as_scalar_loss(self.fun(variables))
-        self._calls_modules = copies.noticed
+        self._calls_modules = bool(copies.modules)
         return loss, leaves
 
 

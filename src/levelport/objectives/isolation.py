@@ -157,12 +157,9 @@ def twice_differentiable(device: torch.device) -> Iterator[None]:
     Half-precision products would make f a staircase; the fused kernels behind ``scaled_dot_product_attention``, which
     is what most transformers call, have no second derivative, and neither have compiled backward passes.
     """
-    with _without_autocast(device), _plain_attention(), eager():
+    half = torch.is_autocast_enabled(device.type)
+    with torch.autocast(device.type, enabled=False) if half else nullcontext(), _plain_attention(), eager():
         yield
-
-
-def _without_autocast(device: torch.device) -> AbstractContextManager[object]:
-    return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
 
 
 _KERNELS: list[tuple[Callable[[], bool], Callable[[bool], None], bool]] = [
@@ -214,12 +211,9 @@ _force_eager = _Shared(_begin_eager, _stance.close)
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """The caller's autocast and inference mode, which would reach into a solver's own products, are off in here.
-
-    So are fused kernels of attention, once for all evaluations of a solve.
-    """
+    """:func:`twice_differentiable` once for all evaluations of a solve, and the caller's inference mode is off."""
     plain = torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
-    with plain, _without_autocast(device), _plain_attention():
+    with plain, twice_differentiable(device):
         yield
 
 
@@ -232,35 +226,27 @@ class BufferCopies:
     """
 
     def __init__(self) -> None:
-        self._modules: dict[int, nn.Module] = {}
+        self.modules: dict[int, nn.Module] = {}
+        """By id: those that were called, and those inside them."""
         self._inside: dict[int, list[nn.Module]] = {}  # modules with buffers, by the one around them that was called
         self._copies: dict[int, tuple[Tensor, Tensor]] = {}  # by original: modules may share one
         self._latest: dict[tuple[int, str], Tensor | None] = {}  # original of a place
         self._originals: dict[tuple[int, str, int], tuple[Tensor, Tensor | None]] = {}  # by place and what it held
 
-    @property
-    def noticed(self) -> bool:
-        """True if a module was called."""
-        return bool(self._modules)
-
     def _enter(self, module: nn.Module) -> None:
         """Those inside may be run without a call of their own: ``self.norm.forward(x)``, or in a scripted module."""
-        self._modules[id(module)] = module
+        self.modules[id(module)] = module
         parts = [module]
         for part in parts:
             for child in part._modules.values():
-                if child is not None and id(child) not in self._modules:
-                    self._modules[id(child)] = child
+                if child is not None and id(child) not in self.modules:
+                    self.modules[id(child)] = child
                     parts.append(child)
         self._inside[id(module)] = [part for part in parts if len(part._buffers) > 0]
 
-    def knows(self, module: nn.Module) -> bool:
-        """Return True if ``module`` was called before, or lies inside one that was."""
-        return id(module) in self._modules
-
     def insert(self, module: nn.Module) -> None:
         """Before a call: copies in the place of originals. Called twice within one loss, it goes on with its copies."""
-        if id(module) not in self._modules:
+        if id(module) not in self.modules:
             self._enter(module)
         for part in self._inside.get(id(module), (module,)):
             for name, buffer in part._buffers.items():
@@ -284,7 +270,7 @@ class BufferCopies:
 
     def restore(self) -> None:
         """Originals in the place of what stands for them."""
-        for key, module in self._modules.items():
+        for key, module in self.modules.items():
             for name, buffer in module._buffers.items():
                 if buffer is None:
                     original = self._latest.get((key, name))
@@ -345,7 +331,7 @@ def _concerned(module: nn.Module) -> list[_Evaluation]:
     """The evaluations of this thread; in a thread of autograd's, which runs checkpointed modules again, their owner."""
     if _local.active or not isinstance(threading.current_thread(), threading._DummyThread):
         return _local.active
-    return [evaluation for evaluation in list(_everyone) if evaluation.buffers.knows(module)]
+    return [evaluation for evaluation in list(_everyone) if id(module) in evaluation.buffers.modules]
 
 
 def _before_call(module: nn.Module, _inputs: object) -> None:

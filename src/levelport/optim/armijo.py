@@ -92,7 +92,8 @@ class Armijo(StepRule):
         )
         if found is None:
             return Step(None, state, 0.0)
-        return Step(found.trial, found.size if known is None else state, found.size)
+        size, trial = found
+        return Step(trial, size if known is None else state, size)
 
 
 class ArmijoSGD(FlatOptimizer):
@@ -171,10 +172,11 @@ class ArmijoSGD(FlatOptimizer):
             max_step=max(bounds),
             hopeless=lambda size: decrease.cannot_show(size * sum(squared)),
         )
-        move(0.0 if found is None else found.size)
-        if found is not None:
-            search["step_size"] = found.size
-            search["next_trial"] = found.size if known is None else search["next_trial"]
+        size = 0.0 if found is None else found[0]
+        move(size)
+        search["step_size"] = size
+        if found is not None and known is None:
+            search["next_trial"] = size
         return loss
 
 

@@ -80,8 +80,7 @@ def teleport(
         (True, 57.6281)
     """
     chosen = solver_named(solver)
-    if not isinstance(level_set, bool):
-        raise ValueError(f"level_set must be True or False, not {level_set!r}.")
+    checks.flag("level_set", level_set)
     if callback is not None:
         checks.function("callback", callback, of="row, point")
     objective, structure, flat = as_objective(fun, x)
@@ -172,8 +171,10 @@ def move_from(
         )
         monitor = Monitor(problem, callback)
         outcome = _solve(solver, problem, monitor)
-        if solver.keeps_guarantee:
-            outcome = _uphold_guarantee(outcome, problem)
+        if solver.keeps_guarantee and outcome.point is not start and not problem.fulfilled_by(outcome.point):
+            detail = f"the solver ended with: {outcome.status.value}"
+            stayed = Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, detail)
+            outcome = replace(stayed, state=outcome.state, model=outcome.model)
         point = outcome.point
         if outcome.status is TeleportStatus.NON_FINITE_START:
             certificate = Certificate.unknown()
@@ -247,15 +248,6 @@ def _is_kkt(point: Point, certificate: Certificate, problem: TeleportProblem) ->
     size = point.gradient_norm
     depth = (problem.level - point.value) / size  # in this order: squares may leave the range
     return depth * (certificate.curvature / size) <= 0.5 * problem.tol
-
-
-def _uphold_guarantee(outcome: Outcome, problem: TeleportProblem) -> Outcome:
-    """The start itself in place of a point that raises the loss or shrinks the gradient."""
-    point, start = outcome.point, problem.start
-    if point is start or problem.fulfilled_by(point):
-        return outcome
-    detail = f"the solver ended with: {outcome.status.value}"
-    return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, detail, state=outcome.state, model=outcome.model)
 
 
 def _slack(solver: Solver, start: Point, level_set: bool, dtype: torch.dtype) -> float:

@@ -87,7 +87,9 @@ class Auto(Solver):
         """Climb, look for higher points in other basins, and put the highest end on the level."""
         if (stop := monitor.should_stop()) is not None:
             return Outcome(problem.start, stop)
-        length = _own_length(problem.start)
+        # The problem's own length: ‖w‖, or ‖g‖/‖H n‖, over which the gradient changes by its own size.
+        position, image = read([], [problem.start.x, problem.start.hessian_normal])
+        length = max(position, problem.start.gradient_norm / image if image > 0.0 else 0.0)
         region = Region(length, _RADIUS_FACTOR * length if problem.radius is None else problem.radius)
         pairs = QuasiNewton(self.pairs(problem.start.x.numel()), diagonal=True)
 
@@ -169,12 +171,6 @@ def _climb_until_slow(ascent: LevelSetAscent) -> None:
         before = ascent.merit
         for _ in range(_LAP):
             ascent.advance()
-
-
-def _own_length(start: Point) -> float:
-    """The problem's own length: ‖w‖, or ‖g‖/‖H n‖, over which the gradient changes by its own size."""
-    position, image = read([], [start.x, start.hessian_normal])
-    return max(position, start.gradient_norm / image if image > 0.0 else 0.0)
 
 
 def _finish(ascent: LevelSetAscent) -> None:

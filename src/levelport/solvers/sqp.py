@@ -52,7 +52,6 @@ Where text and code are silent, or agree, this file decides as follows.
 * *Level-set mode.* c is not clipped, and p = |f(x) - f(w)|.
 * *Trust radius.* Unknown to the text; where the caller sets one, a step that leaves it is rejected like one that fails
   the merit test, and the solve ends at 99 % of it.
-* *Relaxation.* None: α = 1 in all their experiments.
 * *The point returned.* ``final="feasible"`` puts the last iterate back onto the level (a few gradients, counted) and
   returns the best feasible point, so that the guarantee of :func:`levelport.teleport` holds; ``final="last"`` returns
   the last iterate, whatever its value.

@@ -62,7 +62,8 @@ class Cost:
         return self.values + self.gradients
 
     def __str__(self) -> str:
-        counts = f"{self.values} values, {self.gradients} gradients, {self.hvps} Hessian-vector products"
+        named = (self.values, "value"), (self.gradients, "gradient"), (self.hvps, "Hessian-vector product")
+        counts = ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in named)
         return f"{self.gradient_equivalents:g} gradient equivalents ({counts}), {self.seconds:.3g} s"
 
     def __add__(self, other: Cost) -> Cost:

@@ -460,3 +460,32 @@ def test_closure_of_another_model_is_told() -> None:
     optimizer = Teleported(torch.optim.SGD(ours.parameters(), lr=0.1), Every(1))
     with pytest.raises(ObjectiveError, match="another model"):
         optimizer.step(lambda: other(x).square().mean())
+    sgd = torch.optim.SGD(ours.parameters(), lr=0.1)
+    fixed = Teleported(sgd, Every(1), teleport_on=lambda: other(x).square().mean())
+    with pytest.raises(ObjectiveError, match="another model"):
+        fixed.step(lambda: ours(x).square().mean())
+    batches = Batches(lambda x: other(x).square().mean(), [(x,), (x,)])
+    with pytest.raises(ObjectiveError, match="another model"):
+        fixed.teleport(batches)
+
+
+def test_the_log_counts_steps_as_schedules_do(caplog: pytest.LogCaptureFixture) -> None:
+    network = nn.Linear(4, 1)
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.01), At([0, 2]))
+    with caplog.at_level("INFO", logger="levelport"):
+        for _ in range(3):
+            optimizer.step(loss_of(network))
+        optimizer.teleport(loss_of(network))
+    told = [record.message.partition(":")[0] for record in caplog.records]
+    assert told == [f"teleport before step {step}" for step in (0, 2, 3)]
+
+
+def test_what_is_no_optimizer_is_told() -> None:
+    network = nn.Linear(4, 1)
+    for wrong, name in (
+        (torch.optim.SGD, "the class SGD"),
+        (network.parameters(), "a generator"),
+        (network, "a Linear"),
+    ):
+        with pytest.raises(TypeError, match=name + r".*torch\.optim\.SGD\(model\.parameters\(\)"):
+            Teleported(wrong, Every(5))  # type: ignore[arg-type]

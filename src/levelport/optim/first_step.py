@@ -123,7 +123,7 @@ class TeleportStep:
         if self.refused:
             said.append(f"not made: {self.refused}")
         if self.kind == "descent":
-            said.append("the bottom of the model was taken as an ordinary step down")
+            said.append("a step down to the minimizer of the quadratic model was taken instead")
         if 0.0 < self.share < 1.0:
             said.append(f"shortened to {self.share:g}: further on the loss rises on samples that were not used")
         return "; ".join(said)

@@ -109,6 +109,11 @@ class UndoMonitor(Generic[Back]):
         """Taken since the last move, while it is watched."""
         return 0 if self._watch is None else self._watch.steps
 
+    @property
+    def level(self) -> float:
+        """The loss before the last move, while it is watched."""
+        return math.nan if self._watch is None else self._watch.level
+
     def rises(self, value: float) -> bool:
         """Return True if the last move should be undone, now that the loss is ``value``."""
         if self._watch is None:

@@ -235,12 +235,12 @@ class Teleporter:
             if not monitor.blames_move(back.value_of(loss), value):
                 monitor.end()
                 return False
-        steps = monitor.steps
+        steps, level = monitor.steps, monitor.level
         with restoring(lambda: back.restore(self.optimizer)):
             pass
         monitor.undo()
         self.moved = True
-        self._warn("", f"a teleport was undone: {steps} steps after it the loss is {value:.6g} and rises.")
+        self._warn("", f"a teleport was undone: the loss rose from {level:.6g} to {value:.6g} within {steps} steps.")
         return True
 
     def _due(self, value: float) -> bool:
@@ -304,7 +304,7 @@ class Teleporter:
         result = taken.told(self.moved, replace(self.live.spent, seconds=taken.move.result.cost.seconds))
         self.policy.made(taken, self.moved, unit * result.cost.gradient_equivalents, due=due)
         self.last_teleport = result
-        LOG.info("teleport at step %d: %s", self.iteration, result.message)
+        LOG.info("teleport before step %d: %s", self.iteration - due, result.message)  # steps count from 0
         for hook, _ in list(self._hooks.values()):
             hook(result)
         return result

@@ -40,7 +40,11 @@ _REPLAY = "Or pass noise='replay', with which every evaluation of a teleport see
 def check_optimizer(optimizer: object, *, reset: bool) -> None:
     """Raise where the parameters of ``optimizer`` cannot teleport, or its state cannot be ``reset`` then."""
     if not isinstance(optimizer, torch.optim.Optimizer):
-        raise TypeError(f"optimizer must be a torch.optim.Optimizer, not a {type(optimizer).__name__}.")
+        what = f"the class {optimizer.__name__}" if isinstance(optimizer, type) else f"a {type(optimizer).__name__}"
+        raise TypeError(
+            f"optimizer must be a torch.optim.Optimizer, not {what}. Pass one with its parameters, such as "
+            "torch.optim.SGD(model.parameters(), lr=0.1)."
+        )
     if any(type(layer).__name__ == "Lookahead" for layer in _layers(optimizer)):
         raise TypeError(
             "Lookahead keeps a slow copy of the parameters and pulls them back to it, which undoes teleports. Use "

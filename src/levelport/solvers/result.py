@@ -26,10 +26,11 @@ class TeleportStatus(Enum):
         "and the problem may have no finite solution"
     )
     PREDICTED = (
-        "the point is near where a model of f has its largest gradient at this level; "
-        "not certified: no Hessian-vector product was evaluated at this point"
+        "the point is near where a quadratic model of f has its largest gradient at this level; it is not certified"
     )
-    NOT_WORTHWHILE = "at this level the model's largest gradient is hardly larger than the one here" + STAYED
+    NOT_WORTHWHILE = (
+        "the largest gradient of a quadratic model at this level is hardly larger than the one here" + STAYED
+    )
     MOVED = "the move was made as it was asked for; it does not look for a KKT point"
     STOPPED = "the callback asked to stop"
     STATIONARY_START = "the gradient vanishes at the start, so every direction is as good as any other"

@@ -1,11 +1,22 @@
-"""levelport: move a point to where the gradient is largest without raising the loss, then go on descending.
+"""Optimization over sub-level sets {f ≤ level} of a smooth function, in PyTorch.
 
-The names below are all that most people need; each is imported when it is first used. The rest lives in the packages:
-step rules and torch optimizers in :mod:`levelport.optim`, what a solver is made of in :mod:`levelport.solvers`.
+Four verbs take a function and a point, and return a result with a status and its cost:
+
+* :func:`teleport`: the largest gradient at no higher a value.
+* :func:`minimize`: a local minimum.
+* :func:`interval`: the range of a quantity while f rises by at most a given amount; also :func:`profile` and
+  :func:`contour`.
+* :func:`improve`: the best value of a second function at no more than a given rise of f.
+
+For training, :class:`Teleported` wraps a torch optimizer, and :class:`Teleporter` fits into a loop of your own.
+
+Names and packages are imported when they are first used. Step rules and torch optimizers are in
+:mod:`levelport.optim`, the contract of a solver in :mod:`levelport.solvers`, adapters in :mod:`levelport.integrations`.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -88,14 +99,19 @@ __all__ = [
 ]
 
 
+_PACKAGES = ("goals", "integrations", "objectives", "optim", "solvers", "symmetries")
+
+
 def __getattr__(name: str) -> Any:
-    """Import ``name`` from its package on first use."""
+    """Import ``name`` from its package, or the package ``name``, on first use."""
+    if name in _PACKAGES:
+        return import_module(f"levelport.{name}")
     if name not in _HOME:
-        raise AttributeError(f"module 'levelport' has no attribute {name!r}")
+        raise AttributeError(f"module 'levelport' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     value = getattr(import_module(f"levelport.{_HOME[name]}"), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *__all__, *_PACKAGES})

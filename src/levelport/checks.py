@@ -48,7 +48,8 @@ def number(
 ) -> None:
     """Raise unless ``value`` is a real number in the range; infinity is allowed where no upper bound is given."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ValueError(f"{name} must be a number, not the {type(value).__name__} {value!r}.")
+        advice = " Pass its .item()." if hasattr(value, "item") else ""  # a tensor or an array
+        raise ValueError(f"{name} must be a number, not the {type(value).__name__} {value!r}.{advice}")
     reason = f": {why}" if why else ""
     inside = float(value) > above or above == -math.inf
     inside = inside and (float(value) < below or below == math.inf)
@@ -100,7 +101,7 @@ def weight(name: str, value: object) -> float:
 def function(name: str, value: object, *, of: str = "") -> None:
     """Raise unless ``value`` can be called; ``of`` says with what."""
     if not callable(value):
-        arguments = f" of ({of})" if of else ""
+        arguments = f" of {of}" if of else ""
         raise ValueError(f"{name} must be a function{arguments}, not {type(value).__name__}.")
 
 

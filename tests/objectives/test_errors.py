@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -15,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+import levelport
 from levelport import (
     SQP,
     Auto,
@@ -23,10 +26,16 @@ from levelport import (
     ModuleObjective,
     NumpyObjective,
     ObjectiveError,
+    Solver,
     Teleported,
     TeleportStatus,
+    contour,
+    improve,
+    interval,
     teleport,
 )
+from levelport.goals import Norm
+from levelport.solvers import Monitor, Outcome, TeleportProblem
 
 X1 = torch.ones(2, dtype=torch.float64)
 
@@ -239,3 +248,66 @@ def test_a_closure_that_returns_the_whole_output() -> None:
     weight = nn.Parameter(torch.ones(2))
     output = {"loss": weight.square().sum()}
     check(lambda: Teleported(torch.optim.SGD([weight], lr=0.1)).step(lambda: output), "dict", 'output["loss"]')  # type: ignore[arg-type, return-value]
+
+
+def test_numpy_in_a_function_of_tensors() -> None:
+    data = np.eye(2)
+    check(lambda: teleport(lambda w: np.exp(w).sum(), X1), "the loss passes x to NumPy", "torch.exp", "NumpyObjective")
+    check(lambda: teleport(lambda w: (data @ w).sum(), X1), "torch.as_tensor(data)")
+    check(lambda: teleport(lambda w: (torch.eye(2) @ w).sum(), X1), "different dtypes")
+    check(lambda: interval(square, 0 * X1, lambda w: np.exp(w[0]), rise=1.0), "the quantity passes x to NumPy")
+    check(lambda: interval(square, np.zeros(2), rise=1.0), "NumpyObjective")  # type: ignore[type-var]
+
+
+def test_what_is_wrong_is_called_by_its_name() -> None:
+    check(lambda: interval(square, 0 * X1, lambda w: w[0].detach() * 2, rise=1.0), "the quantity depends on x")
+    check(lambda: interval(square, 0 * X1, 1, rise=1.0), "quantity must be", "[0, 2]")  # type: ignore[arg-type]
+    check(lambda: interval(square, 0 * X1, "w", rise=1.0), "quantity must be", "'w'")  # type: ignore[arg-type]
+    check(lambda: interval(square, 0 * X1, [2], rise=1.0), "quantity asks for entry 2", "0 to 1")
+    check(lambda: contour(square, 0 * X1, (0, 2), rise=1.0), "entries asks for entry 2")
+    check(lambda: interval(square, 0 * X1, rise=torch.tensor(1.0)), "rise", ".item()")  # type: ignore[arg-type]
+    check(lambda: improve(square, X1, lambda w: w), "the goal returned a tensor of shape (2,)")
+    check(lambda: improve(square, X1, Norm), "the class Norm", "Norm()")
+    check(lambda: teleport(square, nn.Linear(2, 1)), "named_parameters", "ModuleObjective")  # type: ignore[type-var]
+    check(lambda: teleport(X1, square), "The function is the first argument")  # type: ignore[arg-type, type-var]
+    check(lambda: teleport(square, [1.0, 2.0]), "torch.tensor(x)")  # type: ignore[list-item]
+
+
+class Careless(Solver):
+    """What people forget when they write a solver."""
+
+    answer: Any = None
+
+    def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
+        return self.answer(problem, monitor)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (lambda problem, monitor: problem.start.x, ["Careless.solve returned a Tensor", "Outcome(monitor.best"]),
+        (lambda problem, monitor: monitor.offer(problem.start.x), ["problem.objective.at(x)", "a Tensor"]),
+        (lambda problem, monitor: Outcome(problem.start.x, TeleportStatus.STALLED), ["a Tensor", "monitor.best"]),
+        (lambda problem, monitor: Outcome(monitor.best, "done"), ["TeleportStatus", "'done'"]),
+    ],
+)
+def test_a_solver_that_returns_something_else(answer: Any, words: list[str]) -> None:
+    solver = Careless()
+    object.__setattr__(solver, "answer", answer)
+    with pytest.raises(TypeError) as raised:
+        teleport(square, X1, solver)
+    assert all(word in str(raised.value) for word in words)
+
+
+def test_packages_are_attributes() -> None:
+    """``import levelport`` is enough for every name in the documentation."""
+    script = (
+        "import levelport\n"
+        "levelport.symmetries.Balance, levelport.integrations.scipy.interval, levelport.goals.Norm\n"
+        "assert 'symmetries' in dir(levelport)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    with pytest.raises(AttributeError, match="'levelport' has no attribute 'telport'"):
+        _ = levelport.telport
+    with pytest.raises(AttributeError, match="has no attribute 'scipi'"):
+        _ = levelport.integrations.scipi

@@ -70,7 +70,7 @@ def contour(
     if not isinstance(entries, tuple | list) or len(entries) != 2 or entries[0] == entries[1]:
         raise ValueError(f"entries must be the positions of two different entries of x, not {entries!r}.")
     began = time.perf_counter()
-    both = Quantities(x, list(entries), names)
+    both = Quantities(x, list(entries), names, called="entries")
     setup = prepare(fun, x, rise=height, ends=None, refine=refine)
     if setup.trouble:
         raise ObjectiveError(f"no contour can be computed: {setup.trouble}.")

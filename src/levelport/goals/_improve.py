@@ -112,7 +112,9 @@ def _plain(fun: Any, x: X, goal: Any) -> _Pair[X]:
     objective, structure, flat = as_objective(fun, x)
     if not isinstance(goal, Objective):
         checks.function("goal", goal, of="x")
-        goal = FunctionObjective(goal, like=x)
+        if isinstance(goal, type):
+            raise ValueError(f"goal is the class {goal.__name__}; pass an instance of it, such as Norm().")
+        goal = FunctionObjective(goal, like=x, name="the goal")
     elif goal.dimension != objective.dimension or goal.dtype != objective.dtype or goal.device != objective.device:
         raise ObjectiveError(
             f"goal works on {goal.dimension} entries of {goal.dtype} on {goal.device}, but fun on "

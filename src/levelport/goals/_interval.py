@@ -85,8 +85,6 @@ def interval(
     checks.number("tol", tol, above=0.0, below=1.0)
     budget = MAX_COST if max_cost is None else max_cost
     checks.number("max_cost", budget, above=0.0)
-    if quantity is not None and not isinstance(quantity, Sequence):
-        checks.function("quantity", quantity, of="x")
     if callback is not None:
         checks.function("callback", callback, of="end")
     began = time.perf_counter()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic
 
 import torch
@@ -11,8 +11,10 @@ from torch import Tensor
 from levelport import checks
 from levelport.goals.goal import LinearGoal
 from levelport.objective import Cost, Objective, ObjectiveError
-from levelport.objectives.function import FunctionObjective
+from levelport.objectives.function import FunctionObjective, differentiable, explained
 from levelport.objectives.structure import Structure, X
+
+_QUANTITY = "the quantity"  # in messages
 
 Quantity = Callable[[Any], Tensor] | Sequence[int] | None
 """A function of x, or positions of entries of flat x, or None for all of them."""
@@ -26,7 +28,9 @@ class Quantities(Generic[X]):
         goals: one objective of flat x each.
     """
 
-    def __init__(self, x: X, quantity: Quantity, names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, x: X, quantity: Quantity, names: Sequence[str] | None = None, *, called: str = "quantity"
+    ) -> None:
         self._structure = Structure(x)
         self._shape: torch.Size | None = None
         flat = self._structure.flatten(x)
@@ -34,12 +38,13 @@ class Quantities(Generic[X]):
             self.names = _entries(x)
             self.goals: list[Objective] = [LinearGoal.entry(index, flat) for index in range(flat.numel())]
         elif not callable(quantity):
+            _check_positions(quantity)
             self._shape = torch.Size([len(quantity)])
             entries = _entries(x)
             for index in quantity:
-                checks.whole("an entry of quantity", index)
+                checks.whole(f"every position in {called}", index)
                 if index >= flat.numel():
-                    raise ValueError(f"quantity asks for entry {index}, but x has {flat.numel()} entries.")
+                    raise ValueError(f"{called} asks for entry {index}, but x has entries 0 to {flat.numel() - 1}.")
             self.names = [entries[index] for index in quantity]
             self.goals = [LinearGoal.entry(index, flat) for index in quantity]
         else:
@@ -69,9 +74,17 @@ class Quantities(Generic[X]):
         return flat.view(self._shape) if self._shape else values[0]
 
 
+def _check_positions(quantity: object) -> None:
+    if not isinstance(quantity, Iterable) or isinstance(quantity, str):
+        raise ValueError(
+            f"quantity must be a function of x, or a list of positions in x, such as [0, 2], not {quantity!r}."
+        )
+
+
 def _evaluated(quantity: Callable[[Any], Tensor], structure: Structure[X], flat: Tensor) -> Tensor:
-    with torch.no_grad():
-        value = quantity(structure.assemble(structure.leaves(flat)))
+    leaves = [leaf.detach().requires_grad_() for leaf in structure.leaves(flat)]
+    with differentiable(), explained(derivative=False, name=_QUANTITY):  # with a graph NumPy refuses at once
+        value = quantity(structure.assemble(leaves))
     if not isinstance(value, Tensor) or not value.is_floating_point() or value.numel() == 0:
         what = f"a tensor of {value.dtype} and shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value)
         raise ObjectiveError(
@@ -82,7 +95,7 @@ def _evaluated(quantity: Callable[[Any], Tensor], structure: Structure[X], flat:
 
 
 def _component(quantity: Callable[[Any], Tensor], index: int, like: Any) -> FunctionObjective:
-    return FunctionObjective(lambda x: quantity(x).reshape(-1)[index], like=like)
+    return FunctionObjective(lambda x: quantity(x).reshape(-1)[index], like=like, name=_QUANTITY)
 
 
 def _entries(x: Any) -> list[str]:

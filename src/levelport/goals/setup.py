@@ -266,6 +266,6 @@ def prepare(
     if decrement > _CLEARLY * rise:
         raise ObjectiveError(
             f"x is not a minimizer of fun: a Newton step would lower f by about {decrement:.3g}, "
-            f"{decrement / rise:.1%} of the rise {rise:.4g} (‖∇f‖ = {point.gradient_norm:.3g}). {advice}"
+            f"{decrement / rise:.2g} times the rise {rise:.4g} (‖∇f‖ = {point.gradient_norm:.3g}). {advice}"
         )
     return made(chart, decrement)

@@ -194,6 +194,9 @@ def interval(
     from levelport.goals.setup import rise_of
     from levelport.integrations.likelihood import Likelihood
 
+    if not hasattr(result, "x"):
+        kind = type(result).__name__
+        raise ValueError(f"result must be what scipy.optimize.minimize returned, not a {kind}: interval(result, fun).")
     x = np.array(result.x, dtype=np.float64).reshape(-1)
     if bounds is None:
         pairs = [(None, None)] * x.size

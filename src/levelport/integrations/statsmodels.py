@@ -41,6 +41,11 @@ def interval(
         raise ValueError(
             f"result must be a fitted likelihood model of statsmodels with a loglike, not a {type(result).__name__}."
         )
+    if np.ndim(result.params) > 1:
+        raise ValueError(
+            f"{type(model).__name__} has a matrix of parameters, which is not supported. Write its negative "
+            "log-likelihood as a function of x and pass it to levelport.interval."
+        )
     fixed = _fixed_scale(result)
     likelihood = Likelihood(
         _negative(model.loglike, fixed),

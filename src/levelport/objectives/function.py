@@ -28,9 +28,12 @@ CALLED_BACKWARD = (
     "Hessian-vector products are derived from it."
 )
 
+_LOSS = "the loss"
+"""What messages call f."""
+
 OTHER_MODEL = (
-    "the loss does not depend on the parameters of this optimizer. Compute it from the live parameters, with no "
-    "detach() and no torch.no_grad() inside; or it calls another model than the one whose parameters the optimizer has."
+    "the loss does not depend on the parameters that should move. Compute it from the live parameters, with no "
+    "detach() and no torch.no_grad() inside; or it calls another model than the one that has these parameters."
 )
 
 SPARSE_GRADIENT = (
@@ -46,6 +49,20 @@ _IN_FORWARD = (
     (
         ("leaf Variable that requires grad is being used in an in-place", "is being modified inplace"),
         "the loss changes x in place. Let it work on a copy: x = x.clone().",
+    ),
+    (
+        ("Can't call numpy() on Tensor",),
+        "the loss passes x to NumPy, which keeps no derivatives. Use torch's functions, torch.exp for np.exp, or wrap "
+        "a function in NumPy: levelport.NumpyObjective(fun, jac, dimension=n).",
+    ),
+    (
+        ("'numpy.ndarray' and 'Tensor'", "'Tensor' and 'numpy.ndarray'", "must be Tensor, not numpy.ndarray"),
+        "the loss combines a NumPy array with x, which is a tensor: {message} Convert the data once, "
+        "data = torch.as_tensor(data), or wrap a function in NumPy: levelport.NumpyObjective(fun, jac, dimension=n).",
+    ),
+    (
+        ("must have the same dtype", "to have the same dtype"),
+        "the loss combines tensors of different dtypes: {message} Convert the data, or start from an x of their dtype.",
     ),
 )
 """(what torch's message contains, the sentence), for the loss itself."""
@@ -68,8 +85,8 @@ _IN_BACKWARD = (
     ),
     (
         ("modified by an inplace operation",),
-        "the loss changes a tensor in place that its derivative needs. Replace operations such as x += 1 or x.relu_() "
-        "by x = x + 1 or x.relu().",
+        "the loss changes a tensor in place that its derivative needs, or was computed before it is asked for. Replace "
+        "operations such as x += 1 or x.relu_() by x = x + 1 or x.relu(), and compute the loss anew in every call.",
     ),
     (("sparse",), SPARSE_GRADIENT),
     (
@@ -91,17 +108,18 @@ _IN_BACKWARD = (
 
 
 @contextmanager
-def explained(*, derivative: bool) -> Iterator[None]:
+def explained(*, derivative: bool, name: str = _LOSS) -> Iterator[None]:
     """Turns torch's complaints about the loss, or about its derivatives, into errors with a remedy."""
     try:
         yield
     except ObjectiveError:
         raise
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         message = str(error)
         for signs, sentence in (*_IN_FORWARD, *(_IN_BACKWARD if derivative else ())):
             if any(sign in message for sign in signs):
-                raise ObjectiveError(sentence.format(message=message.splitlines()[0])) from error
+                told = sentence.replace(_LOSS, name, 1).format(message=message.splitlines()[0].rstrip(".") + ".")
+                raise ObjectiveError(told) from error
         raise
 
 
@@ -113,11 +131,18 @@ class DerivativeCheck:
     checkpointing. Moving those entries tells the two apart. Without this a cut loss looks like a stationary one.
 
     Each evaluation is charged to ``ledger`` as a value of f, also where it is one of a part of f alone.
+
+    Args:
+        ledger: of the objective.
+        name: what messages call f.
+        unrelated: the error where f depends on no entry at all; empty where f may be constant.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, name: str = _LOSS, *, unrelated: str = "") -> None:
         self.done = False
+        self.name = name
         self._ledger = ledger
+        self._unrelated = unrelated
 
     def verify(self, x: Tensor, value: float, silent: Tensor, evaluate: Callable[[Tensor], float]) -> None:
         """Raise :class:`ObjectiveError` if ``evaluate`` changes with the ``silent`` entries of ``x`` (a mask)."""
@@ -137,12 +162,14 @@ class DerivativeCheck:
                     raise NotDeterministicError.between(value, again)
                 which = "x" if bool(silent.all()) else f"{int(silent.sum())} of the {x.numel()} entries of x"
                 raise ObjectiveError(
-                    f"the loss depends on x, but no derivative reaches {which}: it is computed on detached data, under "
-                    "torch.no_grad() or through reentrant checkpointing. Compute it from x itself, without .detach(), "
-                    ".data, .item() or NumPy, checkpoint with use_reentrant=False, and set requires_grad=False on "
-                    "parameters that shall stay as they are."
+                    f"{self.name} depends on x, but no derivative reaches {which}: it is computed on detached data, "
+                    "under torch.no_grad() or through reentrant checkpointing. Compute it from x itself, without "
+                    ".detach(), .data, .item() or NumPy, checkpoint with use_reentrant=False, and set "
+                    "requires_grad=False on parameters that shall stay as they are."
                 )
             if math.isfinite(elsewhere):
+                if self._unrelated and bool(silent.all()):
+                    raise ObjectiveError(self._unrelated)
                 break
         self.done = True
 
@@ -185,11 +212,15 @@ class GraphPoint(Point):
         return self._graph
 
     def _evaluate_forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-        with differentiable(), twice_differentiable(x.device), explained(derivative=False):
+        with differentiable(), twice_differentiable(x.device), self._explained():
             loss, leaves = self._forward(x.clone() if x.is_inference() else x.detach())
         if any(leaf.grad is not None for leaf in leaves):
             raise ObjectiveError(CALLED_BACKWARD)
         return loss, leaves
+
+    def _explained(self) -> AbstractContextManager[None]:
+        """Context of a forward pass."""
+        return explained(derivative=False, name=self._derivative_check.name)
 
     def _differentiating(self) -> AbstractContextManager[None]:
         """Context of a backward pass."""
@@ -269,28 +300,28 @@ def second_backward(gradient: Tensor, leaves: list[Tensor], v: Tensor) -> Tensor
         return torch.cat([part.reshape(-1) for part in parts])
 
 
-def as_scalar_loss(loss: object) -> Tensor:
+def as_scalar_loss(loss: object, name: str = _LOSS) -> Tensor:
     """``loss`` as a 0-d tensor, or an error that says what came instead."""
     if not isinstance(loss, Tensor):
         if isinstance(loss, Mapping) or hasattr(loss, "loss"):
             raise ObjectiveError(
-                f"the loss returned a {type(loss).__name__}, not a tensor. Of the output of a model return the loss in "
+                f"{name} returned a {type(loss).__name__}, not a tensor. Of the output of a model return the loss in "
                 'it: output.loss or output["loss"].'
             )
         raise ObjectiveError(
-            f"the loss returned a {type(loss).__name__}, not a tensor. Return the 0-d loss tensor itself: "
+            f"{name} returned a {type(loss).__name__}, not a tensor. Return the 0-d tensor itself: "
             "no .item(), no .backward(), no detach()."
         )
     if loss.numel() != 1:
         raise ObjectiveError(
-            f"the loss returned a tensor of shape {tuple(loss.shape)}; it must be a scalar. "
+            f"{name} returned a tensor of shape {tuple(loss.shape)}; it must be a scalar. "
             "Reduce it, for example with .mean() or .sum()."
         )
     if loss.is_complex():
-        raise ObjectiveError("the loss is complex; it must be a real scalar, for example loss.abs().")
+        raise ObjectiveError(f"{name} is complex; it must be a real scalar, for example loss.abs().")
     if not loss.is_floating_point():
         raise ObjectiveError(
-            f"the loss has the dtype {loss.dtype}: a number of that kind has no derivative. Return a floating-point "
+            f"{name} has the dtype {loss.dtype}: a number of that kind has no derivative. Return a floating-point "
             "scalar that depends smoothly on x."
         )
     return loss if loss.ndim == 0 else loss.reshape(())  # a view would cost a node of the graph
@@ -308,10 +339,10 @@ class FunctionObjective(Objective):
         tensor([4., 4., 4.])
     """
 
-    def __init__(self, fun: Callable[[Any], Tensor], like: Variables) -> None:
+    def __init__(self, fun: Callable[[Any], Tensor], like: Variables, *, name: str = _LOSS) -> None:
         super().__init__()
         self.fun = fun
-        self._derivative_check = DerivativeCheck(self.ledger)
+        self._derivative_check = DerivativeCheck(self.ledger, name)
         self._calls_modules = True  # until an evaluation calls none: watching for calls takes as long as a small loss
         self.structure = Structure(like)
         self.dimension = self.structure.dimension
@@ -325,9 +356,9 @@ class FunctionObjective(Objective):
         leaves = [leaf.requires_grad_() for leaf in self.structure.leaves(x)]
         variables = self.structure.assemble(leaves)
         if not self._calls_modules:
-            return as_scalar_loss(self.fun(variables)), leaves
+            return as_scalar_loss(self.fun(variables), self._derivative_check.name), leaves
         with isolated(self.device, full_precision=True) as copies:
-            loss = as_scalar_loss(self.fun(variables))
+            loss = as_scalar_loss(self.fun(variables), self._derivative_check.name)
         self._calls_modules = bool(copies.modules)
         return loss, leaves
 

@@ -26,6 +26,7 @@ from levelport.objective import Ledger, Objective, ObjectiveError, Point, SumPoi
 from levelport.objectives.batches import Batches, Loss, check_loss
 from levelport.objectives.function import (
     CALLED_BACKWARD,
+    OTHER_MODEL,
     DerivativeCheck,
     GraphPoint,
     as_scalar_loss,
@@ -76,7 +77,7 @@ class ParametersObjective(Objective):
         self.terms = loss.terms() if isinstance(loss, Batches) else [(1.0, loss)]
         self._replay = (random_state or RandomState.capture(self.device)) if noise == "replay" else None
         self._hooked = [parameter for parameter in self.parameters if parameter._backward_hooks]
-        self._derivative_check = DerivativeCheck(self.ledger)
+        self._derivative_check = DerivativeCheck(self.ledger, unrelated=OTHER_MODEL)
         self._owner: weakref.ref[_ParameterPoint] | None = None
 
     def current(self) -> Tensor:

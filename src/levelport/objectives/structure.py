@@ -32,15 +32,8 @@ class Structure(Generic[X]):
         elif isinstance(like, Sequence):
             leaves = list(like)
         else:
-            lazy = isinstance(like, Iterator)
-            advice = (
-                "model.parameters() is used up after one pass: pass list(model.parameters()), or let "
-                "levelport.ModuleObjective or levelport.Teleporter work on the model itself."
-                if lazy
-                else "Convert it first, for example with torch.as_tensor(x)."
-            )
             raise ObjectiveError(
-                f"x must be a tensor, or a list or dict of tensors, not {type(like).__name__}. {advice}"
+                f"x must be a tensor, or a list or dict of tensors, not {type(like).__name__}. {_advice(like)}"
             )
         check_leaves(leaves, alone=isinstance(like, Tensor))
         self.shapes = [leaf.shape for leaf in leaves]
@@ -68,6 +61,34 @@ class Structure(Generic[X]):
         return cast(X, leaves[0] if self._kind is Tensor else tuple(leaves) if self._kind is tuple else leaves)
 
 
+def _advice(x: object) -> str:
+    """What to pass in place of ``x``, which is no variables."""
+    if isinstance(x, Iterator):
+        return (
+            "model.parameters() is used up after one pass: pass list(model.parameters()), or let "
+            "levelport.ModuleObjective or levelport.Teleporter work on the model itself."
+        )
+    if isinstance(x, torch.nn.Module):
+        return (
+            "Pass dict(module.named_parameters()) and evaluate the module by torch.func.functional_call, or let "
+            "levelport.ModuleObjective or levelport.Teleporter work on it."
+        )
+    if callable(x):
+        return "The function is the first argument and x the second."
+    if hasattr(x, "__array_interface__"):
+        return (
+            "Pass torch.as_tensor(x), and a function in NumPy as levelport.NumpyObjective(fun, jac, dimension=x.size)."
+        )
+    return "Convert it first, for example with torch.as_tensor(x)."
+
+
+def _remedy(whole: str, leaf: object) -> str:
+    """What to do about a ``leaf`` of ``whole`` that is no tensor."""
+    if isinstance(leaf, int | float):
+        return f"Numbers go into one tensor: torch.tensor({whole})."
+    return "Use torch.as_tensor."
+
+
 def check_leaves(leaves: list[Tensor], whole: str = "x", *, alone: bool = False) -> None:
     """Raise where ``leaves`` cannot be the variables of a smooth real function on one device.
 
@@ -78,7 +99,7 @@ def check_leaves(leaves: list[Tensor], whole: str = "x", *, alone: bool = False)
     for position, leaf in enumerate(leaves):
         where = whole if alone else f"tensor {position} of {whole}"
         if not isinstance(leaf, Tensor):
-            raise ObjectiveError(f"{where} is a {type(leaf).__name__}, not a tensor. Use torch.as_tensor.")
+            raise ObjectiveError(f"{where} is a {type(leaf).__name__}, not a tensor. {_remedy(whole, leaf)}")
         if hasattr(leaf, "placements"):
             raise ObjectiveError(
                 f"{where} is a DTensor, spread over several processes. Teleport on whole tensors (full_tensor()), with "

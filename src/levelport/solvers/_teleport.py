@@ -224,6 +224,11 @@ def _solve(solver: Solver, problem: TeleportProblem, monitor: Monitor) -> Outcom
         detail = "the Hessian-vector product at the start is not finite"
         return Outcome(start, TeleportStatus.NON_FINITE_START, detail, state=state)
     outcome = solver.solve(problem, monitor)
+    if not isinstance(outcome, Outcome):
+        raise TypeError(
+            f"{type(solver).__name__}.solve returned a {type(outcome).__name__}; it must return an Outcome, such as "
+            "Outcome(monitor.best, TeleportStatus.BUDGET_SPENT)."
+        )
     return outcome if doubt is None else replace(outcome, detail="; ".join(filter(None, (outcome.detail, doubt))))
 
 

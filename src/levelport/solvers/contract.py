@@ -26,6 +26,7 @@ from levelport.solvers.result import TeleportStatus, TraceRow
 Callback = Callable[[TraceRow, Point], object]
 """Called once per iteration; a true return value stops the solve."""
 
+_NO_POINT = "a solver's points must come from problem.objective.at(x), evaluated there; this is"
 _NEXT = 2.0  # gradient equivalents of the next evaluation, a Hessian-vector product at most
 
 
@@ -48,6 +49,12 @@ class Outcome:
     lower: Point | None = None
     state: State = field(default_factory=dict)
     model: KrylovModel | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.point, Point):
+            raise TypeError(f"{_NO_POINT} a {type(self.point).__name__}: Outcome(monitor.best, ...).")
+        if not isinstance(self.status, TeleportStatus):
+            raise TypeError(f"the status of an Outcome must be a TeleportStatus, not {self.status!r}.")
 
 
 @dataclass(frozen=True)
@@ -152,6 +159,8 @@ class Monitor:
     def offer(self, point: Point) -> bool:
         """Remember ``point`` if it is feasible, finite, within the radius and has the largest gradient so far."""
         problem = self.problem
+        if not isinstance(point, Point):
+            raise TypeError(f"{_NO_POINT} a {type(point).__name__}: monitor.offer(problem.objective.at(x)).")
         better = point.finite and problem.feasible(point.value) and point.gradient_norm > self.best.gradient_norm
         better = better and problem.within_radius(point)
         if better:

@@ -327,8 +327,6 @@ def _call(door: str, arguments: list[str], rng: random.Random, dtype: str) -> li
         listed += f", first_step={rng.choice(['included', 'optimizer'])!r}"
     if rng.random() < 0.2 and "Adagrad" not in optimizer and "momentum=" not in listed:
         listed += ", momentum='reset'"
-    if rng.random() < 0.3 and any(name in optimizer for name in ("Adam", "RMSprop", "Adagrad")):
-        listed += ", metric='optimizer'"
     lines = ["with torch.inference_mode(False):", "    p = nn.Parameter(x.clone())"]
     if door == "Teleported":
         return [

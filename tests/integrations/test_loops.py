@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from levelport import Every, ObjectiveError, Teleporter
+from levelport import Every, Teleporter
 from levelport.integrations.deferred import DeferredTeleporter
 from levelport.integrations.loggers import log_to_tensorboard, log_to_wandb, scalars
+from levelport.optim import WhileAffordable
 from levelport.solvers import Auto
 from levelport.symmetries import Rescaling
 
@@ -256,19 +257,13 @@ def test_what_is_logged_are_plain_numbers() -> None:
     assert all(isinstance(value, float) for value in scalars(result).values())
 
 
-def test_callback_arguments_are_tried_on_a_full_optimizer() -> None:
-    """On plain SGD, which has no metric, no framework could have been given Adam's."""
+def test_callback_without_a_schedule_takes_that_of_the_optimizer() -> None:
+    """Which is not known when the callback is made; where it has none, the error says so when training begins."""
     weight = nn.Parameter(torch.ones(2))
-    planned = DeferredTeleporter(Every(5), None, {"metric": "optimizer"})
-    assert planned.begin(torch.optim.Adam([weight])).live.metric is not None
-    with pytest.raises(ValueError, match="SGD does not"):
-        DeferredTeleporter(Every(5), None, {"metric": "optimizer"}).begin(torch.optim.SGD([weight], lr=0.1))
-    weighted = DeferredTeleporter(Every(5), None, {"metric": torch.ones(2)})
-    assert weighted.begin(torch.optim.SGD([weight], lr=0.1)).live.metric is not None
-    with pytest.raises(ObjectiveError, match="positive"):
-        DeferredTeleporter(Every(5), None, {"metric": -torch.ones(2)})
-    with pytest.raises(ObjectiveError, match="one entry for each of the 2 variables"):
-        DeferredTeleporter(Every(5), None, {"metric": torch.ones(3)}).begin(torch.optim.SGD([weight], lr=0.1))
+    planned = DeferredTeleporter(None, None, {})
+    assert isinstance(planned.begin(torch.optim.SGD([weight], lr=0.1)).schedule, WhileAffordable)
+    with pytest.raises(ValueError, match=r"schedule: Adam has no default.*Every\(50\).*Never\(\)"):
+        planned.begin(torch.optim.Adam([weight]))
 
 
 def test_copy_of_a_plan_goes_on_with_the_optimizer_given() -> None:

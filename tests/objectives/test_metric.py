@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import levelport
 from levelport.objective import NotDeterministicError, ObjectiveError
 from levelport.objectives import FunctionObjective
 from levelport.objectives.metric import InMetric
-from levelport.optim import Never, Teleported
 from levelport.solvers import TeleportProblem
 
 METRIC = torch.tensor([4.0, 0.25, 1.0], dtype=torch.float64)
@@ -132,36 +131,6 @@ def test_a_metric_must_be_positive_and_as_large_as_x() -> None:
         levelport.teleport(quartic, START, metric=torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64))
     with pytest.raises(ObjectiveError, match="one entry"):
         levelport.teleport(quartic, START, metric=torch.ones(2, dtype=torch.float64))
-
-
-def test_adams_own_metric() -> None:
-    torch.manual_seed(0)
-    x, y = torch.randn(64, 5).double(), torch.randn(64, 1).double()
-    model = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1)).double()
-    optimizer = Teleported(torch.optim.Adam(model.parameters(), lr=0.01), Never(), metric="optimizer")
-
-    def loss() -> Tensor:
-        return nn.functional.mse_loss(model(x), y)
-
-    for _ in range(5):
-        optimizer.step(loss)
-    before = loss().item()
-    result = optimizer.teleport(loss)
-    assert result.value_start == pytest.approx(before)
-    assert result.value_after <= before
-    gradients = torch.autograd.grad(loss(), list(model.parameters()))
-    assert all(torch.isfinite(gradient).all() for gradient in gradients)
-    root = [state["exp_avg_sq"].sqrt() / (1 - 0.999**5) ** 0.5 + 1e-8 for state in optimizer.state.values()]
-    flat = torch.cat([entry.reshape(-1) for entry in root])
-    metric = optimizer.teleporter.live.metric
-    assert metric is not None
-    torch.testing.assert_close(metric.now(list(model.parameters())), flat)
-
-
-def test_an_optimizer_without_a_metric_says_so() -> None:
-    weight = nn.Parameter(torch.ones(3))
-    with pytest.raises(ValueError, match="metric"):
-        Teleported(torch.optim.SGD([weight], lr=0.1), metric="optimizer")
 
 
 def test_guarantee_holds_in_the_users_variables() -> None:

@@ -303,13 +303,12 @@ def bowl(scales: list[float]) -> tuple[nn.Parameter, Any]:
     return weight, lambda: 0.5 * (curvatures * weight.square()).sum()
 
 
-@pytest.mark.parametrize("weights", [None, torch.ones(3)], ids=["plain", "metric"])
-def test_the_reason_of_a_refusal_is_told_in_any_metric(weights: Tensor | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_of_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, loss = bowl([0.01, 1.0, 100.0])
     monkeypatch.setattr(
         "levelport.optim.policy.take_first_step", lambda f, start, move, *_: Taken(move, start, refused="of a whim")
     )
-    result = Teleporter(torch.optim.SGD([weight], lr=1e-3), Never(), metric=weights).teleport(loss)
+    result = Teleporter(torch.optim.SGD([weight], lr=1e-3), Never()).teleport(loss)
     assert result.moved is False
     assert "not made: of a whim" in result.message
 
@@ -356,8 +355,7 @@ def test_a_teleport_that_is_made_says_nothing_of_the_kind() -> None:
 
 
 @pytest.mark.parametrize("lr", [0.0, torch.tensor(0.0)], ids=["number", "tensor"])
-@pytest.mark.parametrize("weights", [None, torch.tensor([1.0, 1.0, 4.0, 4.0])], ids=["plain", "metric"])
-def test_a_group_with_learning_rate_zero_stands_still(weights: Tensor | None, lr: Any) -> None:
+def test_a_group_with_learning_rate_zero_stands_still(lr: Any) -> None:
     still, moving = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
     scales = torch.tensor([1.0, 10.0])
 
@@ -365,7 +363,7 @@ def test_a_group_with_learning_rate_zero_stands_still(weights: Tensor | None, lr
         return (scales * moving.square()).sum() + (scales * (still + 0.1 * moving).square()).sum()
 
     sgd = torch.optim.SGD([{"params": [still], "lr": lr}, {"params": [moving]}], lr=1e-3)
-    teleporter = Teleporter(sgd, Reckless(), metric=weights)
+    teleporter = Teleporter(sgd, Reckless())
     before = loss().item()
     result = teleporter.maybe(loss)
     assert result is not None
@@ -376,14 +374,14 @@ def test_a_group_with_learning_rate_zero_stands_still(weights: Tensor | None, lr
     saved = teleporter.state_dict()
     with torch.no_grad():  # a step that goes wrong: the way back knows both groups
         moving.add_(100.0)
-    resumed = Teleporter(sgd, Reckless(), metric=weights)
+    resumed = Teleporter(sgd, Reckless())
     resumed.load_state_dict(saved)
     assert resumed.maybe(loss) is None
     assert resumed.undone == 1
     assert torch.equal(still.detach(), torch.ones(2))
     assert torch.equal(moving.detach(), torch.ones(2))
     sgd.param_groups[0]["lr"] = 1e-3
-    Teleporter(sgd, Never(), metric=weights).teleport(loss)
+    Teleporter(sgd, Never()).teleport(loss)
     assert not torch.equal(still.detach(), torch.ones(2))
 
 

@@ -6,14 +6,15 @@ import copy
 import io
 import math
 import pickle
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from levelport import ObjectiveError
 from levelport.optim import (
     ArmijoSGD,
     At,
@@ -624,18 +625,6 @@ def test_a_teleporter_never_steps() -> None:
     assert resumed.iteration == 5
 
 
-@pytest.mark.parametrize(
-    "weights", [torch.ones(3), torch.ones(2, 1), torch.tensor([1.0, 0.0]), torch.tensor([1.0, math.nan])]
-)
-def test_a_wrong_metric_is_refused_before_the_run_begins(weights: Tensor) -> None:
-    """The first teleport may be hundreds of steps away."""
-    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
-    for make in (Teleporter, Teleported):
-        with pytest.raises(ObjectiveError, match="metric must"):
-            make(optimizer, Every(500, start=300), metric=weights)
-        make(optimizer, Every(500, start=300), metric=torch.ones(2))
-
-
 class Wrapped(torch.optim.Optimizer):
     """As Accelerate's: an optimizer whose class says nothing of how it steps."""
 
@@ -653,12 +642,9 @@ def test_an_optimizer_is_recognised_inside_its_wrapper() -> None:
     assert Teleporter(Wrapped(inside)).schedule == Teleporter(inside).schedule
     with pytest.raises(ValueError, match="SGD with momentum has no default schedule"):
         Teleporter(Wrapped(torch.optim.SGD(weights, lr=0.1, momentum=0.9)))
-    Teleporter(Wrapped(torch.optim.AdamW(weights)), Never(), metric="optimizer")
     lookahead = type("Lookahead", (Wrapped,), {})
     with pytest.raises(TypeError, match="Lookahead"):
         Teleporter(Wrapped(lookahead(torch.optim.SGD(weights, lr=0.1))))
-    with pytest.raises(ValueError, match="SGD does not"):
-        Teleporter(Wrapped(torch.optim.SGD(weights, lr=0.1)), metric="optimizer")
 
 
 def test_results_are_printed_for_people() -> None:
@@ -744,22 +730,6 @@ def test_weights_of_a_bare_checkpoint_stay_during_a_watch() -> None:
     assert now == float(loss().detach())
 
 
-def test_weights_of_a_metric_belong_to_their_parameters() -> None:
-    model, loss = _small()
-    size = sum(p.numel() for p in model.parameters())
-    optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.05), Every(5), metric=torch.arange(1.0, 1.0 + size))
-    model[0].weight.requires_grad_(False)  # type: ignore[index]
-    metric = optimizer.teleporter.live.metric
-    assert metric is not None
-    weights = metric.now([p for p in model.parameters() if p.requires_grad])
-    assert weights.tolist() == [float(k) for k in range(81, 1 + size)]
-    for _ in range(7):
-        optimizer.step(loss)
-    optimizer.add_param_group({"params": [nn.Parameter(torch.ones(3))]})
-    with pytest.raises(ValueError, match="others have joined"):
-        optimizer.teleport(loss)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_search_at_a_minimum_keeps_steps_that_no_value_tells(dtype: torch.dtype) -> None:
     torch.manual_seed(1)
@@ -796,3 +766,34 @@ def test_incomplete_checkpoints_get_a_sentence(lost: tuple[str, ...]) -> None:
         teleporter.load_state_dict(broken)
     assert teleporter.iteration == 4
     assert teleporter.policy.state_dict() == whole["policy"]
+
+
+def test_step_hooks_run_once_per_step() -> None:
+    """A wrapper is no second optimizer: hooks of all optimizers, too, see one step."""
+    model, loss = _small()
+    optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.05), Every(5))
+    seen: list[str] = []
+    optimizer.register_step_pre_hook(lambda *_: seen.append("before"))
+    handle = optimizer.register_step_post_hook(lambda *_: seen.append("after"))
+    everywhere = register_optimizer_step_post_hook(lambda *_: seen.append("any"))
+    try:
+        optimizer.step(loss)
+        assert seen == ["before", "after", "any"]
+        handle.remove()
+        optimizer.step(loss)
+    finally:
+        everywhere.remove()
+    assert seen[3:] == ["before", "any"]
+
+
+def test_old_gradients_are_gone_before_new_ones_are_made() -> None:
+    """Both together would double their memory."""
+    model, loss = _small()
+    optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.05), Every(100, start=100))
+    optimizer.step(loss)
+    weight: Tensor = model[0].weight  # type: ignore[index, assignment]
+    assert weight.grad is not None
+    old, alive = weakref.ref(weight.grad), []
+    weight.register_hook(lambda _: alive.append(old() is not None))
+    optimizer.step(loss)
+    assert alive == [False]

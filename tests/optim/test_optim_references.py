@@ -32,7 +32,6 @@ from levelport.optim import (
 )
 from levelport.optim.armijo import armijo_search
 from levelport.optim.newton_cg import newton_direction
-from levelport.optim.optimizer_metric import optimizer_metric
 from levelport.solvers import SQP
 
 PENALTY = 1e-3
@@ -358,27 +357,3 @@ def test_the_first_step_belongs_to_the_move() -> None:
     optimizer.step(lambda: logistic(weight))
     assert weight.grad is not None
     torch.testing.assert_close(weight.detach(), landed - 0.25 * weight.grad, rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda p: torch.optim.Adam(p, lr=0.1, betas=(0.0, 0.6)),
-        lambda p: torch.optim.Adam(p, lr=0.1, betas=(0.0, 0.6), amsgrad=True),
-        lambda p: torch.optim.AdamW(p, lr=0.1, betas=(0.0, 0.6), amsgrad=True, weight_decay=0.0),
-        lambda p: torch.optim.RMSprop(p, lr=0.1, alpha=0.6),
-        lambda p: torch.optim.RMSprop(p, lr=0.1, alpha=0.6, centered=True),
-        lambda p: torch.optim.Adagrad(p, lr=0.1),
-    ],
-    ids=["adam", "amsgrad", "adamw-amsgrad", "rmsprop", "rmsprop-centred", "adagrad"],
-)
-def test_the_metric_of_an_optimizer_is_what_its_steps_divide_by(make: Any) -> None:
-    """Without momentum a step is -lr g/m, which tells m; gradients shrink, so that the largest moments are old ones."""
-    weight = nn.Parameter(torch.ones(3, dtype=torch.float64))
-    optimizer = make([weight])
-    assert optimizer_metric(optimizer, [weight]).tolist() == [1.0, 1.0, 1.0]
-    for number in range(6):
-        gradient = torch.tensor([1.0, -2.0, 3.0 * (-1) ** number], dtype=torch.float64) * 0.3**number
-        before, weight.grad = weight.detach().clone(), gradient
-        optimizer.step()
-        torch.testing.assert_close(optimizer_metric(optimizer, [weight]), 0.1 * gradient / (before - weight.detach()))

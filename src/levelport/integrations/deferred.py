@@ -34,25 +34,14 @@ class DeferredTeleporter:
         self.how = {"noise": "replay", **how}
         self.teleporter: Teleporter | None = None
         self._waiting: Mapping[str, Any] | None = None
-        self._try_arguments()
-
-    def _made(self, optimizer: torch.optim.Optimizer) -> Teleporter:
-        return Teleporter(optimizer, self.schedule, **self.how)
-
-    def _try_arguments(self) -> None:
-        """Wrong ones raise here, on an optimizer that takes all that are right.
-
-        Adam has a metric of its own, and a tensor of weights fits as many variables as it has entries; whether they
-        are the model's is known when the teleporter begins.
-        """
-        metric = self.how.get("metric")
-        entries = metric.numel() if isinstance(metric, torch.Tensor) else 1
-        self._made(torch.optim.Adam([torch.zeros(entries, requires_grad=True)]))
+        # Wrong arguments raise here. Plain SGD takes all that are right; whether the framework's optimizer does is
+        # known when the teleporter begins.
+        Teleporter(torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0), schedule, **self.how)
 
     def begin(self, optimizer: torch.optim.Optimizer) -> Teleporter:
         """The teleporter of this optimizer, resumed if a checkpoint was loaded; the same one if it is known already."""
         if self.teleporter is None or self.teleporter.optimizer is not optimizer:
-            self.teleporter = self._made(optimizer)
+            self.teleporter = Teleporter(optimizer, self.schedule, **self.how)
             if self.on_teleport is not None:
                 self.teleporter.register_teleport_hook(self.on_teleport)
         if self._waiting is not None:

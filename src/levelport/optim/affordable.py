@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import islice
 
 from levelport import checks
 from levelport.optim.schedules import History, Schedule, Trial, jump_of
@@ -86,10 +87,8 @@ class WhileAffordable(Schedule):
     def due(self, step: int, history: History) -> bool:
         if step % self.pause:  # now and then is enough, and costs less
             return False
-        if _too_early(step, history, self.pause):
-            return False
-        # The last few losses decide most cases of noisy batches, and cost little to look at.
-        if any(self._jumps(history, among) > self.rise for among in (self.pause, _JUMPS)):
+        limit = self.rise * history.scale  # the newest first: among noisy losses one of them is above it
+        if any(tick.rise > limit for tick in islice(reversed(history.ticks), _JUMPS - 1)):
             return False
         account = self._account(history)
         if _too_early(step, history, account.wait) or self._delay(account, history) > self.share:
@@ -109,9 +108,9 @@ class WhileAffordable(Schedule):
         return f"a trial might raise the loss by {100.0 * stake:.3g} %, and the limit is {100.0 * self.rise:g} %"
 
     @staticmethod
-    def _jumps(history: History, among: int = _JUMPS) -> float:
+    def _jumps(history: History) -> float:
         """The largest rise from one loss to the next among the last ones, as a share of the loss."""
-        return max(jump_of(history.ticks[-among:]), 0.0) / history.scale
+        return max(jump_of(history.ticks[-_JUMPS:]), 0.0) / history.scale
 
     @staticmethod
     def _delay(account: _Account, history: History) -> float:

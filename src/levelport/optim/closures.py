@@ -10,7 +10,7 @@ optimizers here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -63,6 +63,7 @@ class StepLoss:
         parameters: whose ``.grad`` is set; that of frozen ones among them is cleared, as ``zero_grad()`` would.
         after_backward: called when gradients are in ``.grad``, for instance to clip them.
         either: also accept a standard closure, which calls ``backward()`` by itself.
+        may_move: find out whether such a closure adds to gradients of before, which a move would make wrong.
         advice: the error where such a closure is not accepted.
         random: whether later evaluations may need the random numbers of the first; remembering where they start takes
             a twentieth of a small step.
@@ -80,6 +81,7 @@ class StepLoss:
         *,
         after_backward: Callable[[], object] | None = None,
         either: bool = False,
+        may_move: bool = False,
         advice: str = RIGHT_FORM,
         random: bool = True,
     ) -> None:
@@ -96,6 +98,7 @@ class StepLoss:
             raise ObjectiveError("no parameter has requires_grad=True, so there is nothing to optimize.")
         self._after_backward = after_backward
         self._either = either
+        self._may_move = may_move
         self._advice = advice
         self._device = self._parameters[0].device
         self.random_state = RandomState.capture(self._device) if random else None
@@ -174,21 +177,22 @@ class StepLoss:
         return loss
 
     def _loss_and_gradients(self) -> Tensor:
-        """Loss and gradients, made by the closure itself or from its loss."""
+        """Loss and gradients, made by the closure itself or from its loss; an error in the loss keeps the old ones."""
         before = [p.grad for p in self._holders]
-        try:
-            with differentiable():
+        with differentiable():
+            try:
                 loss = self._run_either(before) if self._either else self._run()
-                if not self.standard:
-                    if not loss.requires_grad:
-                        raise ObjectiveError(f"{OTHER_MODEL} The loss has no graph.")
-                    loss.backward()  # not autograd.grad: hooks on parameters and DistributedDataParallel need it
-                    if all(p.grad is None for p in self._parameters):
-                        raise ObjectiveError(OTHER_MODEL)
-        except BaseException:
-            for p, gradient in zip(self._holders, before, strict=True):
-                p.grad = gradient
-            raise
+                if not (self.standard or loss.requires_grad):
+                    raise ObjectiveError(f"{OTHER_MODEL} The loss has no graph.")
+            except BaseException:
+                for p, gradient in zip(self._holders, before, strict=True):
+                    p.grad = gradient
+                raise
+            before.clear()  # the new ones take their place in memory
+            if not self.standard:
+                loss.backward()  # not autograd.grad: hooks on parameters and DistributedDataParallel need it
+                if all(p.grad is None for p in self._parameters):
+                    raise ObjectiveError(OTHER_MODEL)
         return loss.detach()
 
     def _run(self) -> Tensor:
@@ -201,19 +205,22 @@ class StepLoss:
 
     def _run_either(self, before: list[Tensor | None]) -> Tensor:
         """The loss of a closure of either kind; says in ``standard`` and ``accumulates`` which it was."""
-        versions = [None if g is None else _version(g) for g in before]
-        with _looking([p for p in self._parameters if p.grad is not None]) as found:
+        versions = [_version(gradient) for gradient in before]
+        looking: AbstractContextManager[dict[Tensor, Tensor]] = nullcontext({})
+        if self._may_move:
+            looking = _looking([p for p in self._parameters if p.grad is not None])
+        with looking as found:
             loss = self.raw()
-        made = [p.grad is not None and p.grad is not old for p, old in zip(self._holders, before, strict=True)]
-        # Gradients kept and written to. Where no backward() came by, they may just have been set to zero.
-        written = [
-            found[p] if p in found else p.grad.any()
+        touched = [
+            (p.grad, p.grad is old, p)
             for p, old, version in zip(self._holders, before, versions, strict=True)
-            if p.grad is not None and p.grad is old and _version(p.grad) != version
+            if p.grad is not None and (p.grad is not old or _version(old) != version)
         ]
-        if found or any(made) or any(written):
-            self.standard, self.accumulates = True, any(written)
-        else:
+        made = any(not kept for _, kept, _ in touched)
+        # Gradients kept and written to. Where no backward() came by, they may just have been set to zero.
+        self.accumulates = any(found[p] if p in found else gradient.any() for gradient, kept, p in touched if kept)
+        self.standard = self.standard or made or self.accumulates or bool(found)
+        if not self.standard:
             self._clear_gradients()
         return as_scalar_loss(loss)
 
@@ -251,9 +258,9 @@ def _looking(parameters: Iterable[Tensor]) -> Iterator[dict[Tensor, Tensor]]:
         yield found
 
 
-def _version(tensor: Tensor) -> int:
+def _version(tensor: Tensor | None) -> int:
     """Changes with every write; tensors of inference mode do not count theirs."""
-    return -1 if tensor.is_inference() else tensor._version
+    return -1 if tensor is None or tensor.is_inference() else tensor._version
 
 
 class FlatOptimizer(torch.optim.Optimizer):

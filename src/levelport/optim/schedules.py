@@ -31,11 +31,13 @@ class Tick:
         index: the number of the step.
         value: f there.
         cost: gradient equivalents spent up to here.
+        rise: of f since the tick before.
     """
 
     index: int
     value: float
     cost: float
+    rise: float
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class History:
             before, trial = self.ticks[-1], self.trials[-1]
             # The cost of the tick, teleport and ordinary step together.
             self.trials[-1] = replace(trial, cost=cost - before.cost, decrease=before.value - value)
-        self.ticks.append(Tick(index, value, cost))
+        self.ticks.append(Tick(index, value, cost, value - self.ticks[-1].value if self.ticks else 0.0))
         if len(self.ticks) > 2 * KEPT_TICKS:
             del self.ticks[:-KEPT_TICKS]
 
@@ -145,7 +147,7 @@ class History:
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers in lists and dicts."""
-        ticks = [[tick.index, tick.value, tick.cost] for tick in self.ticks]
+        ticks = [[tick.index, tick.value, tick.cost, tick.rise] for tick in self.ticks]
         return {"ticks": ticks, "trials": [asdict(trial) for trial in self.trials]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -156,7 +158,7 @@ class History:
 
 def jump_of(ticks: list[Tick]) -> float:
     """The largest rise from one loss to the next: what batches, or the optimizer, do without a teleport."""
-    return max((later.value - earlier.value for earlier, later in pairwise(ticks)), default=0.0)
+    return max([tick.rise for tick in ticks[1:]], default=0.0)
 
 
 @dataclass(frozen=True)

@@ -63,8 +63,6 @@ class Teleported(FlatOptimizer):
             :class:`~levelport.Batches`, each batch of which costs as much as one of a step. An adaptive schedule then
             judges by that loss, evaluated now and then. Where the loss would rise on ``Batches.unused``, or on the
             step's own batch, the move is shortened or refused, and the result says so.
-        metric: the norm in which gradients are measured, see :func:`levelport.teleport`: a flat tensor of weights, or
-            "optimizer" for what Adam and its relatives divide by. None is the ordinary norm.
         noise: "refuse" raises if two evaluations at one point differ (dropout), "replay" repeats the random numbers.
             An adaptive schedule does not require a teleport at this step, so there "refuse" only warns, once.
         first_step: "included" makes the teleport and a checked gradient step of size 1/λ from it one move; "optimizer"
@@ -97,7 +95,6 @@ class Teleported(FlatOptimizer):
         solver: str | Solver = "krylov",
         momentum: Literal["keep", "reset"] = "keep",
         teleport_on: Loss | Batches | None = None,
-        metric: Tensor | Literal["optimizer"] | None = None,
         noise: Literal["refuse", "replay"] = "refuse",
         first_step: Literal["included", "optimizer"] | None = None,
         after_backward: Callable[[], object] | None = None,
@@ -118,7 +115,6 @@ class Teleported(FlatOptimizer):
             solver=solver,
             momentum=momentum,
             teleport_on=teleport_on,
-            metric=metric,
             noise=noise,
             first_step=first_step,
             distribute=distribute,
@@ -183,8 +179,9 @@ class Teleported(FlatOptimizer):
             The loss before the teleport and the step.
         """
         teleporter, coming = self.teleporter, self.teleporter.coming
+        may_be_due = coming == teleporter.iteration
         if closure is None:
-            if coming == teleporter.iteration:
+            if may_be_due:
                 raise TypeError(f"the schedule ({self.schedule}) needs the loss: {_NEEDS_CLOSURE}")
             teleporter.iteration += 1
             self.wrapped.step()
@@ -196,20 +193,26 @@ class Teleported(FlatOptimizer):
             self.all_parameters(),
             after_backward=self._after_backward,
             either=(on_other or coming is None) and not isinstance(self.wrapped, ArmijoSGD),  # which needs the loss
+            may_move=may_be_due or teleporter.policy.monitor.watching,
             random=teleporter.live.noise == "replay" or not self._evaluates_once,
         )
         loss = step_loss.evaluate_first()
-        if step_loss.accumulates and on_other and coming == teleporter.iteration:
+        if step_loss.accumulates and on_other and may_be_due:
             raise TypeError(_ACCUMULATED)  # before anything moves
         if teleporter.iteration == 0 and self.schedule.watches:
             self.gradient_norm()  # sparse gradients are refused now, not at the first trial
-        value = float(loss) if teleporter.needs_loss else None
-        own = None if step_loss.standard else closure
-        result = teleporter.teleport_if_due(own, value, random_state=step_loss.random_state)
-        if result is not None:
-            self._prepare_first_step(result)
-        if teleporter.moved and step_loss.accumulates:  # a move was undone
-            raise TypeError(_ACCUMULATED)
+        teleporter.moved = False
+        needs_loss = teleporter.needs_loss
+        if needs_loss or may_be_due:
+            own = None if step_loss.standard else closure
+            value = float(loss) if needs_loss else None
+            result = teleporter.teleport_if_due(own, value, random_state=step_loss.random_state)
+            if result is not None:
+                self._prepare_first_step(result)
+            if teleporter.moved and step_loss.accumulates:  # a move was undone
+                raise TypeError(_ACCUMULATED)
+        else:
+            teleporter.iteration += 1
         if self._evaluates_once and not teleporter.moved:
             self.wrapped.step()  # the gradients are there
         else:
@@ -217,6 +220,17 @@ class Teleported(FlatOptimizer):
             self.wrapped.step(step_loss)  # type: ignore[arg-type]  # returns a tensor, where torch says float
         teleporter.spent += step_loss.cost
         return loss
+
+    # torch would run hooks and a range of the profiler around this step, and again around the wrapped optimizer's.
+    step.hooked = True  # type: ignore[attr-defined]
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Register it on the wrapped optimizer, whose step it is."""
+        return self.wrapped.register_step_pre_hook(hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Register it on the wrapped optimizer, whose step it is."""
+        return self.wrapped.register_step_post_hook(hook)
 
     def teleport(self, loss: Loss | Batches) -> TeleportStep:
         """Teleport now, on ``loss``; see :meth:`levelport.Teleporter.teleport`."""

@@ -25,7 +25,6 @@ from levelport.objectives.isolation import RandomState, recover, restoring
 from levelport.optim.armijo import ArmijoSGD
 from levelport.optim.closures import MAYBE_FORM, NEEDS_LOSS, StepLoss, value_of
 from levelport.optim.first_step import TeleportStep
-from levelport.optim.optimizer_metric import Metric
 from levelport.optim.policy import KEPT, TeleportPolicy
 from levelport.optim.schedules import Schedule
 from levelport.optim.torch_optimizer import (
@@ -64,7 +63,7 @@ class Teleporter:
         optimizer: whose parameters move. It is never asked to step.
         schedule: when :meth:`maybe` teleports, in its calls; :class:`~levelport.Never` leaves it to :meth:`teleport`.
             None chooses by the optimizer.
-        solver, momentum, teleport_on, metric, noise, first_step, distribute: see :class:`~levelport.Teleported`.
+        solver, momentum, teleport_on, noise, first_step, distribute: see :class:`~levelport.Teleported`.
 
     Attributes:
         last_teleport: the :class:`TeleportStep` of the last teleport, None before the first.
@@ -97,7 +96,6 @@ class Teleporter:
         solver: str | Solver = "krylov",
         momentum: Literal["keep", "reset"] = "keep",
         teleport_on: Loss | Batches | None = None,
-        metric: Tensor | Literal["optimizer"] | None = None,
         noise: Literal["refuse", "replay"] = "refuse",
         first_step: Literal["included", "optimizer"] | None = None,
         distribute: Callable[[Objective], Objective] | None = None,
@@ -116,8 +114,7 @@ class Teleporter:
         self.optimizer = optimizer
         self.momentum = momentum
         self.teleport_on = teleport_on
-        chosen = None if metric is None else Metric.of(metric, innermost(optimizer), self.parameters())
-        self.live = LiveMoves(optimizer, noise, chosen, distribute)
+        self.live = LiveMoves(optimizer, noise, distribute)
         self.policy: TeleportPolicy[OptimizerSnapshot] = TeleportPolicy(
             schedule, solver_named(solver), first_step=first_step == "included", noisy=True, undoes=distribute is None
         )
@@ -185,7 +182,8 @@ class Teleporter:
         self.moved, self._looked = False, True
         if value is not None and self.live.distribute is None:
             value = agreed(value, self.optimizer.param_groups[0]["params"][0].device)
-        due = not self._undo_if_risen(loss, value) and self._due(math.nan if value is None else value)
+        undone = self.policy.monitor.back is not None and self._undo_if_risen(loss, value)
+        due = not undone and self._due(math.nan if value is None else value)
         self.iteration += 1
         if not due:
             return None

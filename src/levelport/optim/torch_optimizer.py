@@ -29,7 +29,6 @@ from levelport.objectives.structure import check_leaves, check_separate
 from levelport.optim.affordable import WhileAffordable
 from levelport.optim.armijo import ArmijoSGD
 from levelport.optim.first_step import StabilityLimit, Taken, check_unused
-from levelport.optim.optimizer_metric import Metric
 from levelport.optim.policy import TeleportPolicy
 from levelport.optim.polyak import PolyakSGD
 from levelport.optim.schedules import Schedule
@@ -206,7 +205,7 @@ class LiveMoves:
 
     Args:
         optimizer: whose parameters move.
-        noise, metric, distribute: see :class:`~levelport.Teleporter`.
+        noise, distribute: see :class:`~levelport.Teleporter`.
 
     Attributes:
         spent: evaluations of the last move, also where it has failed.
@@ -214,7 +213,6 @@ class LiveMoves:
 
     optimizer: torch.optim.Optimizer
     noise: Literal["refuse", "replay"]
-    metric: Metric | None
     distribute: Callable[[Objective], Objective] | None
     spent: Cost = field(default_factory=Cost)
 
@@ -239,10 +237,7 @@ class LiveMoves:
             with restoring(generators.restore), restoring(lambda: inner.load(end)):
                 objective = data_parallel(inner, start) if self.distribute is None else self.distribute(inner)
                 before = objective.at(start, curvature=True)
-                if self.metric is None:
-                    taken = policy.move(objective, before, StabilityLimit.of(innermost(self.optimizer)), due=due)
-                else:
-                    taken = self.metric.move(policy, objective, before, moving(self.optimizer), due=due)
+                taken = policy.move(objective, before, StabilityLimit.of(innermost(self.optimizer)), due=due)
                 unused = self._unused(loss, other)
                 self.spent = objective.cost
                 if unused is not None and taken.point is not before:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -268,3 +270,14 @@ def test_check_for_cut_derivatives_is_charged_in_full() -> None:
     _ = objective.at(objective.structure.flatten(start)).gradient
     assert calls == 4  # the gradient's own pass, both long moves, and the first short one
     assert objective.cost.values == calls - 1
+
+
+def test_products_do_not_import_sympy() -> None:
+    """torch imports it where a product's vector is passed as grad_outputs: half a second of the first teleport."""
+    script = (
+        "import sys, torch, levelport\n"
+        "x = torch.ones(3, dtype=torch.float64)\n"
+        "assert levelport.teleport(lambda w: (w**4 * torch.arange(1, 4)).sum(), x).cost.hvps > 0\n"
+        "assert 'sympy' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

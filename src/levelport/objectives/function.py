@@ -296,7 +296,9 @@ def second_backward(gradient: Tensor, leaves: list[Tensor], v: Tensor) -> Tensor
         return torch.zeros_like(v)
     with differentiable(), explained(derivative=True):
         v = v.clone() if v.is_inference() else v
-        parts = torch.autograd.grad(gradient, leaves, v, retain_graph=True, materialize_grads=True)
+        # The same bits as with v as grad_outputs, for which torch imports sympy at the first call: 0.5 s.
+        along = torch.dot(gradient, v)
+        parts = torch.autograd.grad(along, leaves, retain_graph=True, materialize_grads=True)
         return torch.cat([part.reshape(-1) for part in parts])
 
 

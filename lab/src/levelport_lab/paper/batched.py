@@ -19,16 +19,14 @@ kinder to the caches.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from levelport.objective import Objective
 from levelport_lab.paper.member_points import LogisticPoints, MemberPoints
 from levelport_lab.paper.methods import Ray
-from levelport_lab.paper.network import Network, NetworkObjective, NetworkPoints, Pass
+from levelport_lab.paper.network import Network, NetworkPoints, Pass
 from levelport_lab.problems.benchmark_problem import Problem, Samples, with_ones
 from levelport_lab.problems.models import MLP
 
@@ -90,10 +88,6 @@ class BatchedProblem(ABC):
         """The rows of ``W``, which are one group, as points for Hessian-vector products; on all samples."""
 
     @abstractmethod
-    def objective(self, reg: float) -> Objective:
-        """The same f for one point at a time, with Hessian-vector products, for solvers of the library."""
-
-    @abstractmethod
     def accuracies(self, W: Tensor, wanted: Tensor | None = None) -> Tensor:
         """Test accuracy of every member that ``wanted`` marks."""
 
@@ -136,9 +130,6 @@ class BatchedLogistic(BatchedProblem):
     def points(self, W: Tensor, regs: Tensor) -> MemberPoints:
         return LogisticPoints(W, self._signed, regs)
 
-    def objective(self, reg: float) -> Objective:
-        return replace(self.problem, reg=reg).objective()
-
     def accuracies(self, W: Tensor, wanted: Tensor | None = None) -> Tensor:
         # A margin of 0 is a prediction of -1, so that it is right for the label -1 only; of measure zero.
         return (self._signed_test @ W.T > 0).double().mean(dim=0)
@@ -177,9 +168,6 @@ class BatchedNetwork(BatchedProblem):
 
     def points(self, W: Tensor, regs: Tensor) -> MemberPoints:
         return NetworkPoints(W, self._network, self._train, regs)
-
-    def objective(self, reg: float) -> Objective:
-        return NetworkObjective(replace(self.problem, reg=reg))
 
     def accuracies(self, W: Tensor, wanted: Tensor | None = None) -> Tensor:
         shares = torch.zeros(len(W), dtype=torch.float64)

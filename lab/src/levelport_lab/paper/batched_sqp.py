@@ -3,8 +3,7 @@
 The members of a grid differ in their point alone, so an update of :class:`levelport.solvers.SQP` is made for all of
 them in one go: one product with the data, and one line of Python, where there were ten. Whatever the solver compares is
 a vector with an entry per member. A member that has accepted its trial waits until the others have found theirs; one
-that is done leaves. So does one whose search fails and leaves it exactly where it was, ρ included: all its further
-iterations would be the same, and are charged without being made. On networks that is every third iteration or so.
+that is done leaves.
 
 The equations are those of :mod:`levelport.solvers.sqp`, in the case that the paper's experiments need: the sub-level
 set, no trust radius, the last iterate returned.
@@ -34,19 +33,13 @@ class TogetherResult:
     hvps: Numbers
 
 
-def teleport_together(
-    problem: BatchedProblem, W: Tensor, regs: Tensor, solver: SQP, *, repeat: bool = False
-) -> TogetherResult:
-    """Teleport every row of ``W``, with a penalty each; one whose gradient vanishes or is no number stays.
-
-    ``repeat`` makes iterations that change nothing as well, for runs whose time is measured.
-    """
+def teleport_together(problem: BatchedProblem, W: Tensor, regs: Tensor, solver: SQP) -> TogetherResult:
+    """Teleport every row of ``W``, with a penalty each; one whose gradient vanishes or is no number stays."""
     if solver.final != "last":
         raise ValueError("members are teleported together by an SQP with final='last' only.")
     with np.errstate(all="ignore"):  # numbers that leave the range fail their comparisons, as they should
         done = [
-            _Together(problem, W[group], regs[group], solver, repeat).solve()
-            for group in problem.groups(torch.arange(len(W)))
+            _Together(problem, W[group], regs[group], solver).solve() for group in problem.groups(torch.arange(len(W)))
         ]
     spent = (np.concatenate([getattr(some, name) for some in done]) for name in ("gradients", "hvps"))
     return TogetherResult(torch.cat([some.W for some in done]), *spent)
@@ -55,8 +48,8 @@ def teleport_together(
 class _Together:
     """An entry, or a row, per member that is still on its way; ``ids`` are their rows in the result."""
 
-    def __init__(self, problem: BatchedProblem, W: Tensor, regs: Tensor, solver: SQP, repeat: bool) -> None:
-        self.problem, self.solver, self.repeat = problem, solver, repeat
+    def __init__(self, problem: BatchedProblem, W: Tensor, regs: Tensor, solver: SQP) -> None:
+        self.problem, self.solver = problem, solver
         self.W = W
         self.gradients, self.hvps = np.ones(len(W)), np.zeros(len(W))
         self.ids = np.arange(len(W))
@@ -75,7 +68,7 @@ class _Together:
             self.hvps[self.ids] += 1
             slopes = _row_dots(normals, images)  # ⟨g, q⟩/‖g‖²
             residuals = row_norms(images - column(slopes, self.W) * normals) / points.sizes
-            done = (residuals * residuals <= self.solver.epsilon) & (self._excess() <= self.solver.delta)
+            done = (residuals * residuals <= self.solver.epsilon) & (points.values - self.levels <= self.solver.delta)
             if iteration == 0:
                 done |= ~np.isfinite(residuals)
             if done.any():
@@ -85,26 +78,10 @@ class _Together:
             if len(self.ids):
                 if self.solver.search == "restart":
                     self.rho[:] = self.solver.rho
-                before, rho, gradients = self.points, self.rho.copy(), self.gradients[self.ids]
-                ascents = images / column(before.sizes, self.W)
-                stops = _Search(self, normals, ascents, slopes).run()
-                stuck = ~stops & self._unchanged(before, rho)
-                left = self.solver.max_iterations - 1 - iteration
-                self.hvps[self.ids] += left * stuck
-                self.gradients[self.ids] += left * stuck * (self.gradients[self.ids] - gradients)
-                self._leave(stops | stuck)
+                ascents = images / column(self.points.sizes, self.W)
+                self._leave(_Search(self, normals, ascents, slopes).run())
         self._leave(np.ones(len(self.ids), dtype=bool))
         return TogetherResult(self.W, self.gradients, self.hvps)
-
-    def _excess(self) -> Numbers:
-        return self.points.values - self.levels
-
-    def _unchanged(self, before: MemberPoints, rho: Numbers) -> NDArray[np.bool_]:
-        """Return a mask of members that are where they were before their search, with the same ρ for the next."""
-        same = (self.points.values == before.values) & (self.rho == rho) & (not self.repeat)
-        for row in np.flatnonzero(same):
-            same[row] = torch.equal(self.points.W[row], before.W[row])
-        return same
 
     def _leave(self, who: NDArray[np.bool_]) -> None:
         """Members that are done take their place in the result."""
@@ -124,8 +101,6 @@ class _Search:
         self.grid, self.solver = grid, grid.solver
         self.before = grid.points
         self.places = [(grid.points, row) for row in range(len(slopes))]
-        self.tried = list(self.places)  # the last trial of every member that was evaluated
-        self.drift = np.full(len(slopes), np.inf)  # what it changed of the merit, against the one before
         self.normals, self.ascents, self.slopes = normals, ascents, slopes
         self.steepness = _row_dots(ascents, ascents)
         self.excess = grid.points.values - grid.levels
@@ -136,8 +111,8 @@ class _Search:
         grid, solver = self.grid, self.solver
         rho = grid.rho
         pending, failed = np.arange(len(rho)), np.arange(0)
-        for number in range(solver.max_backtracks):
-            trials = self._trials(pending, rho[pending], last=number == solver.max_backtracks - 1)
+        for _ in range(solver.max_backtracks):
+            trials = self._trials(pending, rho[pending])
             accepted, grows = self._verdicts(pending, trials, rho[pending])
             self._arrive(pending, trials, accepted)
             rho[pending[grows]] /= solver.shrink
@@ -164,55 +139,19 @@ class _Search:
         grid.points = whole if in_order else whole.assembled(self.places)
         return stops
 
-    def _trials(self, members: Rows, rho: Numbers, *, last: bool = True) -> MemberPoints:
-        """x + ρ q/‖g‖² - c₊ g/‖g‖.
-
-        As ρ falls the trials tend to x - c₊ g/‖g‖, and a search that fails makes 25 of them. One whose rejection is
-        certain is charged and not evaluated: its row is the last trial's. The last trial of a search always is
-        evaluated, since a member may have to go there.
-        """
+    def _trials(self, members: Rows, rho: Numbers) -> MemberPoints:
+        """x + ρ q/‖g‖² - c₊ g/‖g‖."""
         grid = self.grid
         grid.gradients[grid.ids[members]] += 1
-        certain = np.zeros(len(members), dtype=bool) if last or grid.repeat else self._certainly_fail(members, rho)
-        fresh = np.flatnonzero(~certain)
-        places = [self.tried[member] for member in members]
-        if len(fresh):
-            chosen = members[fresh]
-            c = np.maximum(0.0, self._multipliers(chosen, rho[fresh]))
-            x, ascents, normals = (self._of(chosen, rows) for rows in (self.before.W, self.ascents, self.normals))
-            W = torch.addcmul(x, column(rho[fresh], x), ascents).addcmul_(column(c, x), normals, value=-1.0)
-            points = grid.problem.points(W, self._of(chosen, self.before.regs))
-            gamma = self._strengths(chosen, rho[fresh])
-            for place, row in enumerate(fresh):
-                (old, at), member = places[row], members[row]
-                self.drift[member] = abs(np.log(points.sizes[place] / old.sizes[at]))
-                self.drift[member] += abs(gamma[place] * (points.values[place] - old.values[at]))
-                places[row] = self.tried[member] = (points, place)
-            if len(fresh) == len(members):
-                return points
-        return places[0][0].assembled(places)
-
-    def _certainly_fail(self, members: Rows, rho: Numbers) -> NDArray[np.bool_]:
-        """Whose trial is as good as at its limit x - c₊ g/‖g‖, where the merit is too small.
-
-        As good as there means within 0.1 % of the way from x; that the last trial changed the merit by less than 1e-3;
-        and that the last trial's merit falls short by ten times as much.
-        """
-        size = self.before.sizes[members]
-        from_limit = rho * (np.sqrt(self.steepness[members]) + abs(self.slopes[members]) / size)
-        near = from_limit <= 1e-3 * self.excess[members] / size
-        points = [self.tried[member] for member in members]
-        sizes = np.array([some.sizes[row] for some, row in points])
-        values = np.array([some.values[row] for some, row in points])
-        left, right = self._sides(members, sizes, values, rho)
-        return near & (self.drift[members] < 1e-3) & (left + 1e-2 < right)
+        c = np.maximum(0.0, self._multipliers(members, rho))
+        x = self.before.W[members]
+        W = torch.addcmul(x, column(rho, x), self.ascents[members])
+        W.addcmul_(column(c, x), self.normals[members], value=-1.0)
+        return grid.problem.points(W, self.before.regs[members])
 
     def _multipliers(self, members: Rows, rho: Numbers) -> Numbers:
         """c."""
         return (rho * self.slopes[members] + self.excess[members]) / self.before.sizes[members]
-
-    def _of(self, members: Rows, rows: Tensor) -> Tensor:
-        return rows if len(members) == len(rows) else rows.index_select(0, torch.from_numpy(members))
 
     def _strengths(self, members: Rows, rho: Numbers) -> Numbers:
         """γ; ⟨q, g⟩/‖g‖³ = slope/‖g‖."""
@@ -226,21 +165,16 @@ class _Search:
         self, members: Rows, trials: MemberPoints, rho: Numbers
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Whose merit has grown enough, and whose ρ may grow."""
-        left, right = self._sides(members, trials.sizes, trials.values, rho)
-        accepted = trials.usable & (left >= right)
-        grows = accepted & (right != 0.0) & (left / right >= GROWTH_RATIO) & self.released
-        return accepted, grows
-
-    def _sides(self, members: Rows, sizes: Numbers, values: Numbers, rho: Numbers) -> tuple[Numbers, Numbers]:
-        """The merit at a trial with this ‖∇f‖ and f, and what it has to reach."""
         gamma = self._strengths(members, rho)
         # Along its step, ρ q/‖g‖² - c₊ g/‖g‖, log ‖g‖ is expected to grow by the product of the step with q/‖g‖².
         c = np.maximum(0.0, self._multipliers(members, rho))
         growth = rho * self.steepness[members] - c * self.slopes[members] / self.before.sizes[members]
-        left = np.log(sizes) - gamma * np.maximum(0.0, values - self.grid.levels[members])
+        left = np.log(trials.sizes) - gamma * np.maximum(0.0, trials.values - self.grid.levels[members])
         right = np.log(self.before.sizes[members]) - 0.5 * gamma * np.maximum(0.0, self.excess[members])
         right += (0.25 if self.released else 0.5) * growth
-        return left, right
+        accepted = trials.usable & (left >= right)
+        grows = accepted & (right != 0.0) & (left / right >= GROWTH_RATIO) & self.released
+        return accepted, grows
 
     def _arrive(self, members: Rows, trials: MemberPoints, which: NDArray[np.bool_]) -> None:
         """Those of ``members`` that ``which`` marks are at their trials now."""

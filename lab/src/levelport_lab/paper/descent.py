@@ -94,10 +94,8 @@ class Descent:
         *,
         start: Tensor | None = None,
         capped: bool = False,
-        timed: bool = False,
     ) -> None:
         self.problem = problem
-        self.timed = timed
         self.batches = batches
         # Arms of one method lie side by side, so that one step rule moves them all.
         self._order = sorted(range(len(arms)), key=lambda number: list(Method).index(arms[number].method))
@@ -210,9 +208,7 @@ class Descent:
         self._forward_paid[members] = 0.0
         if plan.solver != "ours":
             began = _clock()
-            together = teleport_together(
-                self.problem, self.W[members], self.regs[members], plan.published(), repeat=self.timed
-            )
+            together = teleport_together(self.problem, self.W[members], self.regs[members], plan.published())
             self.W[members] = together.W
             self.spent.gradients[members] += together.gradients
             self.spent.hvps[members] += together.hvps
@@ -230,7 +226,7 @@ class Descent:
     def _objective(self, member: int) -> Objective:
         reg = self.arms[self._owner[member]].reg
         if reg not in self._objectives:
-            self._objectives[reg] = self.problem.objective(reg)
+            self._objectives[reg] = replace(self.problem.problem, reg=reg).objective()
         return self._objectives[reg]
 
     def _record(self, f: Tensor, g: Tensor) -> None:

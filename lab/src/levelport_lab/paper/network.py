@@ -27,7 +27,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from levelport.objective import Objective, Point
 from levelport_lab.paper.member_points import MemberPoints, picked
 from levelport_lab.problems.benchmark_problem import Problem, Samples
 from levelport_lab.problems.datasets import Targets
@@ -157,8 +156,6 @@ class Pass:
 
     def hvps(self, V: Tensor) -> Tensor:
         """∇²f v, as rows."""
-        if not self._errors:
-            self.gradients()
         network, hidden = self.network, self._hidden
         along = network.layers(V)
         moved: list[Tensor] = []  # Ż_l, l = 1 ... L
@@ -201,42 +198,3 @@ class Pass:
         some._slopes = some._hidden[1:-1] if first.network.relu else together(lambda one: one._slopes)
         some._errors = together(lambda one: one._errors)
         return some
-
-
-class NetworkObjective(Objective):
-    """One network, as solvers want it."""
-
-    deterministic = True
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__()
-        self.network = Network(problem)
-        self.samples = problem.train
-        inputs = self.samples.inputs
-        self.regs = inputs.new_tensor([problem.reg])
-        self.dimension, self.dtype, self.device = problem.dimension, inputs.dtype, inputs.device
-
-    def at(self, x: Tensor, *, curvature: bool = False) -> Point:
-        return _NetworkPoint(x, self)
-
-
-class _NetworkPoint(Point):
-    def __init__(self, x: Tensor, objective: NetworkObjective) -> None:
-        super().__init__(x, objective.ledger)
-        self._objective = objective
-        self._pass: Pass | None = None
-
-    def _forward(self) -> Pass:
-        if self._pass is None:
-            self._pass = Pass(self.x[None], self._objective.network, self._objective.samples, self._objective.regs)
-        return self._pass
-
-    def _evaluate_value(self) -> Tensor:
-        return self._forward().values[0]
-
-    def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:
-        value = self._value if self._value is not None else self._evaluate_value()
-        return value, self._forward().gradients()[0]
-
-    def _evaluate_hvp(self, v: Tensor) -> Tensor:
-        return self._forward().hvps(v[None])[0]

@@ -30,7 +30,6 @@ from levelport.objective import Point
 from levelport.optim import MinimizeRow, MinimizeStatus, Never, Newton, minimize
 from levelport_lab.choices import Protocol
 from levelport_lab.engine.spec import Run, RunSpec, RunStatus
-from levelport_lab.paper.batched import batched
 from levelport_lab.paper.descent import CURVES
 from levelport_lab.paper.training import Precision, authors_start
 from levelport_lab.problems import Problem, problem
@@ -103,7 +102,7 @@ class NewtonRun(RunSpec):
             rows.append((row.value, loss, row.gradient_norm, named.test_accuracy(point.x), row.cost, row.seconds))
 
         result = minimize(
-            batched(named).objective(self.reg),
+            named.objective(),
             start,
             Newton(max_hvps=self.hvps) if step is None else Newton(max_hvps=self.hvps, step=step),
             schedule=Never(),

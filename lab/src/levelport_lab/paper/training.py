@@ -168,15 +168,15 @@ class Cohort(RunSpec):
 
     def _alone(self, members: BatchedProblem, setting: float) -> Run:
         """One setting, for times that mean something."""
-        ((run,),) = self._descend(members, [replace(self.tasks[0].arm, settings=(setting,))], timed=True)
+        ((run,),) = self._descend(members, [replace(self.tasks[0].arm, settings=(setting,))])
         return run
 
-    def _descend(self, members: BatchedProblem, arms: list[Arm], *, timed: bool = False) -> list[list[Run]]:
+    def _descend(self, members: BatchedProblem, arms: list[Arm]) -> list[list[Run]]:
         task = self.tasks[0]
         released = task.protocol == "released"
         batches = None if task.batch is None else Batches(task.batch, task.seed, released)
         start = authors_start(members.problem) if released else None
-        return Descent(members, arms, batches, start=start, capped=released, timed=timed).run(task.ticks)
+        return Descent(members, arms, batches, start=start, capped=released).run(task.ticks)
 
 
 @contextlib.contextmanager

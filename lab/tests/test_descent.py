@@ -262,7 +262,6 @@ def test_diverging_member_leaves_the_others_alone() -> None:
     ((wild, tame),) = Descent(batched(named), [Arm(Method.SGD, (100.0, 0.01), 10.0)]).run(400)
     assert wild.status is RunStatus.DIVERGED
     assert wild.final_value == math.inf
-    assert "no finite number" in wild.message
     assert 0 < len(wild.curves["value"]) < 401
     np.testing.assert_allclose(tame.curves["value"], alone.curves["value"], rtol=1e-13)
 
@@ -376,7 +375,6 @@ def test_a_member_that_diverges_stops_alone() -> None:
     losses = wild.curves["loss"]
     assert losses[-1] >= 10.0 * losses[0] > losses[:-1].max()
     assert wild.status is RunStatus.DIVERGED
-    assert wild.message == f"the loss had grown to 10 times its first at record {len(losses)}"
     np.testing.assert_array_equal(losses, free[0].curves["loss"][: len(losses)])
     np.testing.assert_allclose(tame.curves["loss"], free[1].curves["loss"], rtol=1e-13)
 

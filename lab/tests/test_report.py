@@ -117,11 +117,8 @@ def test_a_caption_says_what_its_picture_shows(tmp_path: Path) -> None:
     title = "Figure 11: A title with <angles> & ampersands"
     for stem, words in (
         ("fig11", f"{title}; quick tier."),
-        ("fig11-iterations", f"{title}; against iterations; quick tier."),
-        (
-            "fig11-gradient-equivalents-ours",
-            f"{title}; against gradient equivalents; teleports by our solver; quick tier.",
-        ),
+        ("fig11-shared-first-loss", f"{title}; shared first loss; quick tier."),
+        ("fig11-shared-first-loss-ours", f"{title}; shared first loss; teleports by our solver; quick tier."),
         ("fig11-published", f"{title}; teleports by the published solver; quick tier."),
     ):
         assert section.caption(Path(f"{stem}.png")) == words

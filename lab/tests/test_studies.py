@@ -20,6 +20,7 @@ from levelport_lab.engine.spec import Run, RunStatus
 from levelport_lab.engine.store import Store, TaskResult
 from levelport_lab.paper import profile_studies
 from levelport_lab.paper.methods import Method
+from levelport_lab.paper.newton_studies import newton_stalls
 from levelport_lab.paper.plane_studies import PlaneRun, UpdateGeometry
 from levelport_lab.paper.profile_grid import BY_SIZE, Variant, best_value, half_of
 from levelport_lab.paper.profile_studies import LogisticInitialisation, LogisticProfile, NetworkProfile
@@ -227,7 +228,7 @@ def test_smoke_tier_of(name: str, tmp_path: Path) -> None:
     first = reproduce(study, SMOKE, tmp_path, Backend(), echo=lines.append)
     assert first.sweep.failures == {}
     assert all(path.stat().st_size > 3000 for path in first.pictures)
-    assert {path.suffix for path in first.pictures} == {".png", ".pdf"}
+    assert {path.suffix for path in first.pictures} == {".png"}
     assert len(first.table) > 0
     directory = tmp_path / "smoke" / name
     assert len(pd.read_csv(directory / "table.csv")) == len(first.table)
@@ -359,9 +360,19 @@ def test_failed_tasks_leave_other_claims_open_and_are_counted(name: str) -> None
     specs = STUDIES[name].specs(SMOKE)
     failed = {spec.key: TaskResult(spec.key, {}, (Run.failure("boom"),), 0.0, {}) for spec in specs}
     claims = STUDIES[name].claims(SMOKE, Results(failed))
-    # Figure 6 has a claim about sets that are no part of its smoke tier.
+    # Figure 6 has claims about sets that are no part of its smoke tier.
     assert {claim.holds for claim in claims} == {None}
-    assert all("that it needs failed" in claim.measured for claim in claims if "stalls" not in claim.name)
+    assert all("that it needs failed" in claim.measured for claim in claims if "Hill Valley" not in claim.statement)
+
+
+@pytest.mark.parametrize(("idle", "stalls"), [(86, True), (10, False)])
+def test_newton_stalls_where_its_steps_go_nowhere(idle: int, stalls: bool) -> None:
+    labels = ("Newton-CG, authors'", "Newton-CG-LS, authors'", "Newton-CG, ours")
+    rows = [
+        {"problem": "a", "method": label, "idle_steps": steps}
+        for label, steps in zip(labels, (86, idle, 0), strict=True)
+    ]
+    assert newton_stalls(pd.DataFrame(rows), ["a"])[0] is stalls
 
 
 def test_a_figure_without_networks_says_nothing_about_them() -> None:
@@ -385,7 +396,7 @@ def test_incomplete_problems_are_left_out() -> None:
 def test_failed_task_is_no_result() -> None:
     spec = LogisticProfile().specs(SMOKE)[0]
     failed = TaskResult(spec.key, {}, (Run.failure("boom"),), 0.0, {})
-    assert Results({spec.key: failed}).best(spec) is None
+    assert Results({spec.key: failed}).task(spec) is None
     assert failed.best.status is RunStatus.FAILED
 
 

@@ -134,9 +134,7 @@ class _Search:
             rho[failed] = solver.rho if solver.first_rho_after_failure else rho[failed] / solver.shrink**RECOVERY
         if self.released:
             stops |= rho <= solver.smallest_rho
-        whole = self.places[0][0]
-        in_order = all(points is whole and row == member for member, (points, row) in enumerate(self.places))
-        grid.points = whole if in_order else whole.assembled(self.places)
+        grid.points = self.before.assembled(self.places)
         return stops
 
     def _trials(self, members: Rows, rho: Numbers) -> MemberPoints:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -27,14 +28,6 @@ QUANTITIES = (("value", "objective"), ("gradient_norm", "gradient norm"), ("test
 """What is drawn. The released scripts draw the loss without its penalty in place of the objective."""
 
 
-@dataclass(frozen=True)
-class Scene:
-    """One problem of a study: a column or row of panels."""
-
-    title: str
-    seeds: tuple[int, ...] = (0,)
-
-
 Medians = dict[tuple[str, Method], tuple[float, float]]
 """By problem and method: median over restarts of the last value of a curve, without and with teleports."""
 
@@ -55,49 +48,53 @@ class CurveStudy(Study):
     conclusions: ClassVar[tuple[Conclusion, ...]]
 
     @abstractmethod
-    def scenes(self, setup: Setup) -> list[Scene]:
-        """The problems."""
+    def problems(self, setup: Setup) -> list[str]:
+        """The problems, a row of panels each."""
+
+    def seeds(self, setup: Setup) -> tuple[int, ...]:
+        """The restarts."""
+        return (0,)
 
     @abstractmethod
-    def spec(self, setup: Setup, scene: Scene, variant: Variant, seed: int) -> Training:
+    def spec(self, setup: Setup, problem: str, variant: Variant, seed: int) -> Training:
         """One run."""
 
     def specs(self, setup: Setup) -> list[RunSpec]:
         return [
-            self.spec(setup, scene, variant, seed)
-            for scene in self.scenes(setup)
+            self.spec(setup, problem, variant, seed)
+            for problem in self.problems(setup)
             for variant in variants(setup.solvers)
-            for seed in scene.seeds
+            for seed in self.seeds(setup)
         ]
 
-    def runs(self, setup: Setup, results: Results, scene: Scene, variant: Variant) -> list[Run]:
+    def runs(self, setup: Setup, results: Results, problem: str, variant: Variant) -> list[Run]:
         """The chosen runs of all restarts that are there."""
-        found = [self.run(setup, results, scene, variant, seed) for seed in scene.seeds]
+        found = [self.run(setup, results, problem, variant, seed) for seed in self.seeds(setup)]
         return [run for run in found if run is not None and len(run.curves.get("value", ()))]
 
-    def run(self, setup: Setup, results: Results, scene: Scene, variant: Variant, seed: int) -> Run | None:
+    def run(self, setup: Setup, results: Results, problem: str, variant: Variant, seed: int) -> Run | None:
         """The setting with the smallest final f, or (released) with the smallest final loss without its penalty."""
-        task = results.task(self.spec(setup, scene, variant, seed))
+        task = results.task(self.spec(setup, problem, variant, seed))
         if task is None or setup.protocol == "text":
             return None if task is None else task.best
         return min(task.runs, key=lambda run: run.facts["final_loss"])
 
     def pictures(self, setup: Setup, results: Results) -> dict[str, Figure]:
-        scenes = self.scenes(setup)
+        problems = self.problems(setup)
         pictures = {}
         for solver in setup.solvers:
-            figure, panels = new_figure(len(scenes), len(QUANTITIES), width=2.7, height=2.0)
-            for row, scene in zip(panels, scenes, strict=True):
+            figure, panels = new_figure(len(problems), len(QUANTITIES), width=2.7, height=2.0)
+            for row, problem in zip(panels, problems, strict=True):
                 for method in Method:
                     for variant in (Variant(method), Variant(method, solver)):
-                        runs = self.runs(setup, results, scene, variant)
+                        runs = self.runs(setup, results, problem, variant)
                         if runs:
                             quantities = [_scored(setup, quantity) for quantity, _ in QUANTITIES]
                             solid = variant.solver is not None
                             draw_bands(row, quantities, runs, METHOD_COLOURS[method], solid=solid)
                 for panel, (quantity, title) in zip(row, QUANTITIES, strict=True):
                     title = "loss" if _scored(setup, quantity) == "loss" else title
-                    panel.set_title(f"{title}, {scene.title}" if len(scenes) > 1 else title)
+                    panel.set_title(f"{title}, {problem}" if len(problems) > 1 else title)
                     panel.set_xlabel(self.tick)
             legend_below(figure, method_legend())
             pictures[f"{self.name}-{solver}"] = figure
@@ -105,16 +102,16 @@ class CurveStudy(Study):
 
     def table(self, setup: Setup, results: Results) -> pd.DataFrame:
         rows = []
-        for scene in self.scenes(setup):
+        for problem in self.problems(setup):
             for variant in variants(setup.solvers):
-                for seed in scene.seeds:
-                    run = self.run(setup, results, scene, variant, seed)
+                for seed in self.seeds(setup):
+                    run = self.run(setup, results, problem, variant, seed)
                     if run is None:
                         continue
                     accuracy = run.curves.get("test_accuracy", np.array([np.nan]))
                     rows.append(
                         {
-                            "problem": scene.title,
+                            "problem": problem,
                             "method": variant.method.value,
                             "teleports": variant.solver or "none",
                             "seed": seed,
@@ -135,34 +132,28 @@ class CurveStudy(Study):
         return grouped[["final", "final_loss", "accuracy", "hvps", "seconds"]].median().reset_index()
 
     def claims(self, setup: Setup, results: Results) -> list[Claim]:
+        def judged(conclusion: Conclusion, solver: SolverName) -> tuple[bool, str]:
+            return conclusion.check(self.medians(setup, results, solver, conclusion.quantity))
+
         return [
-            Claim.checked(
-                f"{name}-{solver}",
-                statement,
-                # Defaults bind the loop's variables now; mypy cannot infer a lambda that has them.
-                lambda solver=solver, check=check, quantity=quantity: check(  # type: ignore[misc]
-                    self.medians(setup, results, solver, quantity)
-                ),
-                solver,
-            )
+            Claim.checked(f"{found.name}-{solver}", found.statement, partial(judged, found, solver), solver)
             for solver in setup.solvers
-            for name, statement, check, quantity in self.conclusions
+            for found in self.conclusions
         ]
 
     def medians(self, setup: Setup, results: Results, solver: SolverName, quantity: str) -> Medians:
         """The ends of the curves; every restart has to be there."""
         ends = [Variant(method, teleports) for method in Method for teleports in (None, solver)]
-        scenes = self.scenes(setup)
-        results.require([self.spec(setup, scene, v, seed) for scene in scenes for v in ends for seed in scene.seeds])
+        problems, seeds, name = self.problems(setup), self.seeds(setup), _scored(setup, quantity)
+        results.require([self.spec(setup, problem, v, seed) for problem in problems for v in ends for seed in seeds])
         found: Medians = {}
-        for scene in scenes:
+        for problem in problems:
             for method in Method:
-                pair = [self.runs(setup, results, scene, v) for v in (Variant(method), Variant(method, solver))]
-                if any(len(runs) < len(scene.seeds) for runs in pair):
+                pair = [self.runs(setup, results, problem, v) for v in (Variant(method), Variant(method, solver))]
+                if any(len(runs) < len(seeds) for runs in pair):
                     raise NotRunError
-                name = _scored(setup, quantity)
                 before, after = (float(np.median([run.curves[name][-1] for run in runs])) for runs in pair)
-                found[scene.title, method] = before, after
+                found[problem, method] = before, after
         return found
 
 
@@ -195,13 +186,15 @@ class MnistStudy(CurveStudy):
     activation: ClassVar[str] = "softplus"
     batch: ClassVar[int | None] = None
 
-    def scenes(self, setup: Setup) -> list[Scene]:
+    def problems(self, setup: Setup) -> list[str]:
         data = setup.mnist if setup.tier == "full" else "digits"
         units = {"full": 500, "quick": 50, "smoke": 5}[setup.tier]
-        seeds = (0, 1) if setup.tier == "smoke" else (0, 1, 2)
-        return [Scene(f"mlp-{self.activation}-{units}/{data}", seeds[: setup.restarts or None])]
+        return [f"mlp-{self.activation}-{units}/{data}"]
 
-    def spec(self, setup: Setup, scene: Scene, variant: Variant, seed: int) -> Training:
+    def seeds(self, setup: Setup) -> tuple[int, ...]:
+        return tuple(range(setup.restarts or (2 if setup.tier == "smoke" else 3)))
+
+    def spec(self, setup: Setup, problem: str, variant: Variant, seed: int) -> Training:
         released = setup.protocol == "released"
         whole = (50, 10) if released else (100, 30)  # of iterations and epochs; the text does not say
         ticks = {"full": whole[self.batch is not None], "quick": 16, "smoke": 7}[setup.tier]
@@ -220,7 +213,7 @@ class MnistStudy(CurveStudy):
                 at = as_scheduled(every(10, 5, ticks) if self.batch is None else every(2, 1, ticks), "released")
             plan = TeleportPlan(solver_setting(variant.solver, setup.protocol), at, limit=limit)
         return Training(
-            scene.title,
+            problem,
             1e-2,
             variant.method,
             settings,
@@ -337,14 +330,13 @@ class UciCurves(CurveStudy):
     quick_sets: ClassVar[tuple[str, ...]]
     reg: ClassVar[float]
 
-    def scenes(self, setup: Setup) -> list[Scene]:
-        sets = {"full": self.sets, "quick": self.quick_sets, "smoke": ("blood",)}[setup.tier]
-        return [Scene(name) for name in setup.restricted(sets)]
+    def problems(self, setup: Setup) -> list[str]:
+        return list(setup.restricted({"full": self.sets, "quick": self.quick_sets, "smoke": ("blood",)}[setup.tier]))
 
-    def spec(self, setup: Setup, scene: Scene, variant: Variant, seed: int) -> Training:
+    def spec(self, setup: Setup, problem: str, variant: Variant, seed: int) -> Training:
         half = half_of(self.model, "deterministic", setup)
         variant = replace(variant, limit=1) if setup.tier == "smoke" and variant.solver else variant
-        return half.spec(f"{half.model}/{scene.title}", self.reg, variant)
+        return half.spec(f"{half.model}/{problem}", self.reg, variant)
 
 
 _ENDS = "On the chosen sets, methods with teleports end at a similar or better objective than without."

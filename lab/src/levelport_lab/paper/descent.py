@@ -21,13 +21,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from levelport.objective import Objective
+from levelport.objective import Cost, Objective
 from levelport_lab.engine.spec import Curve, Run, RunStatus
 from levelport_lab.paper.batched import BatchedProblem
 from levelport_lab.paper.batched_sqp import teleport_together
+from levelport_lab.paper.member_points import Rows
 from levelport_lab.paper.methods import BatchedRule, Method
 from levelport_lab.paper.profiles import told_apart
-from levelport_lab.paper.spending import Spending
 from levelport_lab.paper.teleports import TeleportPlan
 
 _clock = time.process_time  # of a task's one thread: what else the machine does is not the method's
@@ -81,6 +81,33 @@ def lowest(runs: list[Run]) -> set[int]:
         int(np.argmin([run.facts["final_loss"] for run in runs])),
         int(np.argmin(list(map(best_so_far, runs)))),
     }
+
+
+class Spending:
+    """What the members have spent, in full-batch evaluations; a mini-batch counts by its share."""
+
+    def __init__(self, members: int) -> None:
+        self.values = np.zeros(members)
+        self.gradients = np.zeros(members)
+        self.hvps = np.zeros(members)
+        self.seconds = np.zeros(members)
+
+    def add(self, member: int, cost: Cost) -> None:
+        """Add the cost of a teleport."""
+        self.values[member] += cost.values
+        self.gradients[member] += cost.gradients
+        self.hvps[member] += cost.hvps
+        self.seconds[member] += cost.seconds
+
+    def charge_alike(self, members: Rows, models: Rows) -> None:
+        """Each of ``members`` has spent what its model has."""
+        for spent in (self.values, self.gradients, self.hvps, self.seconds):
+            spent[members] = spent[models]
+
+    @property
+    def gradient_equivalents(self) -> Curve:
+        """½ per value, 1 per gradient, 2 per Hessian-vector product."""
+        return 0.5 * self.values + self.gradients + 2.0 * self.hvps
 
 
 class Descent:
@@ -283,16 +310,10 @@ class Descent:
         return Run(
             setting=self.settings[member],
             status=RunStatus.OK if alive else RunStatus.DIVERGED,
-            message="" if alive else self._cause(member, rows),
             final_value=float(rows[-1, 0]) if alive else math.inf,
             facts={name: float(fact) for name, fact in facts.items()},
             curves={name: rows[:, column].copy() for column, name in enumerate(CURVES)},
         )
-
-    def _cause(self, member: int, rows: Curve) -> str:
-        if len(rows) and rows[-1, 1] >= self.admissible[member] * rows[0, 1]:
-            return f"the loss had grown to {self.admissible[member]:g} times its first at record {len(rows)}"
-        return f"the loss is no finite number any more after record {len(rows)}"
 
 
 def _no_ray(steps: Tensor, wanted: Tensor) -> Tensor:

@@ -103,7 +103,7 @@ class Pass:
         self.W, self.network, self.samples, self.regs = W, network, samples, regs
         self._layers = network.layers(W)
         self._hidden = network.activations(self._layers, samples.inputs)
-        self._slopes: list[Tensor] = []  # φ'(Z_l), l = 1 ... L-1; for ReLU H_l itself, whose sign it is
+        self._slopes: list[Tensor] = []  # φ'(Z_l), l = 1 ... L-1
         self._errors: list[Tensor] = []  # δ_l, l = 1 ... L
 
     @property
@@ -118,25 +118,15 @@ class Pass:
         gradients = torch.empty_like(self.W)
         error = self._residual().div_(len(self.samples))
         # φ' from H itself: 1 where H > 0, or σ(Z) = 1 - exp(-H).
-        self._slopes = [H if network.relu else torch.expm1(-H).neg_() for H in hidden[1:-1]]
+        self._slopes = [(H > 0).to(H.dtype) if network.relu else torch.expm1(-H).neg_() for H in hidden[1:-1]]
         self._errors = [error]
         for number, (weight, bias) in reversed(list(enumerate(network.layers(gradients)))):
             weight.copy_(torch.bmm(error.transpose(1, 2), hidden[number]))
             torch.sum(error, dim=1, keepdim=True, out=bias)
             if number:
-                error = torch.bmm(error, self._layers[number].weight)
-                error = self._sloped(error, self._slopes[number - 1], out=error)
+                error = torch.bmm(error, self._layers[number].weight).mul_(self._slopes[number - 1])
                 self._errors.insert(0, error)
         return gradients.addcmul_(self.W, self.regs[:, None], value=2.0)
-
-    def _sloped(self, rates: Tensor, slope: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """φ'(Z_l) times ``rates``."""
-        if not self.network.relu:
-            return torch.mul(rates, slope, out=out)
-        if out is None:
-            out = torch.empty_like(rates)
-        masked: Tensor = torch.ops.aten.threshold_backward.grad_input(rates, slope, 0.0, grad_input=out)
-        return masked
 
     def _residual(self) -> Tensor:
         """∂ℓ/∂Z_L per sample."""
@@ -166,7 +156,7 @@ class Pass:
                 rate.baddbmm_(rates[-1], self._layers[number].weight.transpose(1, 2))
             moved.append(rate)
             if number < len(along) - 1:
-                rates.append(self._sloped(rate, self._slopes[number]))
+                rates.append(rate * self._slopes[number])
         products = torch.empty_like(V)
         error = self._bent(moved[-1]).div_(len(self.samples))
         for number, (weight, bias) in reversed(list(enumerate(network.layers(products)))):
@@ -176,7 +166,7 @@ class Pass:
                 product.baddbmm_(self._errors[number].transpose(1, 2), rates[number - 1])
                 error = torch.bmm(error, self._layers[number].weight)
                 error.baddbmm_(self._errors[number], along[number].weight)
-                self._sloped(error, self._slopes[number - 1], out=error)
+                error.mul_(self._slopes[number - 1])
                 if not network.relu:  # φ'' = φ' (1 - φ'), so (δ_l W_l) φ'' Ż = δ_{l-1} (Ż - Ḣ)
                     error.addcmul_(self._errors[number - 1], moved[number - 1].sub_(rates[number - 1]))
             weight.copy_(product)
@@ -195,6 +185,6 @@ class Pass:
         some._layers = first.network.layers(W)
         inputs = first.samples.inputs
         some._hidden = [inputs.expand(len(W), *inputs.shape), *together(lambda one: one._hidden[1:])]
-        some._slopes = some._hidden[1:-1] if first.network.relu else together(lambda one: one._slopes)
+        some._slopes = together(lambda one: one._slopes)
         some._errors = together(lambda one: one._errors)
         return some

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from levelport_lab.choices import SolverName
 from levelport_lab.claims import Claim, NotRunError
 from levelport_lab.engine.spec import Run, RunSpec
+from levelport_lab.paper.curve_studies import draw_bands
 from levelport_lab.paper.descent import best_so_far
 from levelport_lab.paper.methods import STEP_SIZES, Method
 from levelport_lab.paper.newton_runs import NewtonRun
@@ -139,11 +140,9 @@ class NewtonStudy(Study):
                 run = self.run(setup, results, line.spec(name, ticks))
                 if run is None:
                     continue
-                for panel, quantity in zip(row, self.quantities, strict=True):
-                    style = WITH_TELEPORTS if line.solid else WITHOUT_TELEPORTS
-                    panel.plot(_series(run, _drawn(setup, quantity)), color=line.colour, linestyle=style)
-                    if quantity != "test_accuracy":
-                        panel.set_yscale("log")
+                lowest = {"best_value": np.minimum.accumulate(run.curves["value"])}
+                quantities = [_drawn(setup, quantity) for quantity in self.quantities]
+                draw_bands(row, quantities, [replace(run, curves=run.curves | lowest)], line.colour, solid=line.solid)
             for panel, quantity in zip(row, self.quantities, strict=True):
                 panel.set_title(
                     f"{name.replace('mlp-relu-100-100', 'network')}: {_drawn(setup, quantity).replace('_', ' ')}"
@@ -184,9 +183,6 @@ class NewtonStudy(Study):
                 )
         return pd.DataFrame(rows)
 
-    def digest(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table
-
 
 class NewtonComparison(NewtonStudy):
     """Figure 6."""
@@ -199,79 +195,79 @@ class NewtonComparison(NewtonStudy):
         convex, networks = self._names(setup, "logreg"), self._names(setup, "mlp")
         stalling = [name for name in convex if name.split("/")[1] in ("hill-valley", "chess-krvkp")]
 
-        def ahead(names: list[str], solver: SolverName, whose: str) -> tuple[bool, str]:
-            results.require(self._needed(setup, names, f", {whose}", f"{solver} teleports"))
-            return overtakes(table, names, solver, whose)
-
-        def fails() -> tuple[bool, str]:
-            results.require(self._needed(setup, networks, ", authors'"))
-            return newton_fails(table, networks)
-
-        def early(solver: SolverName) -> tuple[bool, str]:
-            results.require(self._needed(setup, convex, ", authors'", f"{solver} teleports"))
-            return faster_at_first(table, convex, solver)
-
-        claims = [
-            Claim.checked(
-                f"{key}-{whose.rstrip(chr(39))}-{solver}",
-                f"{where}, GD with teleports goes below Newton-CG ({whose}).",
-                partial(ahead, names, solver, whose),
-                solver,
+        def judged(check: Callable[..., tuple[bool, str]], names: list[str], *solver: SolverName) -> tuple[bool, str]:
+            kinds = (", authors'", *(f"{one} teleports" for one in solver))
+            wanted = [line for line in lines(setup) if line.label.endswith(kinds)]
+            results.require(
+                [line.spec(name, n) for name, n in self.problems(setup) if name in names for line in wanted]
             )
-            for solver in setup.solvers
-            for whose in ("authors'", "ours")
-            for key, where, names in (
-                ("newton-stalls", "On Hill Valley and Chess", stalling),
-                ("below-newton-on-networks", "On networks", networks),
-            )
-        ]
+            return check(table, names, *solver)
+
+        stalls = "On Hill Valley and Chess, Newton-CG (authors') stalls (a quarter of its steps go nowhere)."
+        fails = "On networks, Newton-CG (authors') fails (stays above a tenth of its first loss)."
         first = "Newton-CG (authors') is faster at first on two of three convex problems (lower after 10 steps)."
-        claims += [
-            Claim.checked(f"newton-first-{solver}", first, partial(early, solver), solver) for solver in setup.solvers
+        below = "On {}, GD with teleports goes below Newton-CG (authors')."
+        claims = [
+            Claim.checked("newton-stalls", stalls, partial(judged, newton_stalls, stalling)),
+            Claim.checked("newton-fails-on-networks", fails, partial(judged, newton_fails, networks)),
         ]
-        gone = "On networks, Newton-CG (authors') fails (stays above a tenth of its first loss)."
-        return [*claims, Claim.checked("newton-fails-on-networks", gone, fails)]
-
-    def _needed(self, setup: Setup, names: list[str], *kinds: str) -> list[RunSpec]:
-        """The runs of these kinds on the problems called ``names``."""
-        wanted = [line for line in lines(setup) if any(line.label.endswith(kind) for kind in kinds)]
-        return [line.spec(name, ticks) for name, ticks in self.problems(setup) if name in names for line in wanted]
+        for solver in setup.solvers:
+            claims += [
+                Claim.checked(f"{key}-{solver}", statement, partial(judged, check, names, solver), solver)
+                for key, statement, check, names in (
+                    ("below-newton-on-convex", below.format("Hill Valley and Chess"), overtakes, stalling),
+                    ("below-newton-on-networks", below.format("networks"), overtakes, networks),
+                    ("newton-first", first, faster_at_first, convex),
+                )
+            ]
+        return claims
 
     def _names(self, setup: Setup, model: str) -> list[str]:
         return [name for name, _ in self.problems(setup) if name.startswith(model)]
 
 
+def newton_stalls(table: pd.DataFrame, problems: list[str]) -> tuple[bool, str]:
+    """Both variants of the authors' Newton-CG stay where they are in a quarter of a hundred steps, on every problem."""
+    rows = _authors_newton(table, problems)
+    words = [f"{row.problem} {row.method}: {row.idle_steps:g} steps" for row in rows.itertuples()]
+    return bool((rows["idle_steps"] >= 25).all()), "; ".join(words)
+
+
 def newton_fails(table: pd.DataFrame, networks: list[str]) -> tuple[bool, str]:
     """Neither variant of the authors' Newton-CG brings the loss below a tenth of where it started, on any network."""
-    if not networks:
-        raise NotRunError
-    rows = pd.concat([_both(table, name, ", authors'") for name in networks])
+    rows = _authors_newton(table, networks)
     words = [f"{row.problem} {row.method}: {row.start:.3g} to {row.best:.3g}" for row in rows.itertuples()]
     return bool((rows["best"] > 0.1 * rows["start"]).all()), "; ".join(words)
 
 
-def overtakes(table: pd.DataFrame, problems: list[str], solver: SolverName, whose: str) -> tuple[bool, str]:
+def overtakes(table: pd.DataFrame, problems: list[str], solver: SolverName) -> tuple[bool, str]:
     """The better GD with teleports ends below the better Newton-CG, by 1 %, on every one of the problems."""
-    pairs, words = _lowest(table, "best", problems, solver, whose)
+    pairs, words = _lowest(table, "best", problems, solver)
     return all(gd < 0.99 * newton for newton, gd in pairs), words
 
 
 def faster_at_first(table: pd.DataFrame, problems: list[str], solver: SolverName) -> tuple[bool, str]:
     """After ten steps the better Newton-CG of the authors is below the better GD, on two problems at least."""
-    pairs, words = _lowest(table, "best_after_10", problems, solver, "authors'")
+    pairs, words = _lowest(table, "best_after_10", problems, solver)
     return sum(newton < gd for newton, gd in pairs) >= 2, words
 
 
 def _lowest(
-    table: pd.DataFrame, column: str, problems: list[str], solver: SolverName, whose: str
+    table: pd.DataFrame, column: str, problems: list[str], solver: SolverName
 ) -> tuple[list[tuple[float, float]], str]:
-    """By problem, the lower of the two Newton-CGs and the lower of the two GDs with teleports, and both in words."""
+    """By problem, the lower of the authors' Newton-CGs and the lower of the two GDs with teleports, and in words."""
     if not problems:
         raise NotRunError
-    kinds = (f", {whose}", f"{solver} teleports")
+    kinds = (", authors'", f"{solver} teleports")
     pairs = [tuple(_both(table, name, kind)[column].min() for kind in kinds) for name in problems]
     words = [f"{name}: Newton-CG {newton:.3g}, GD {gd:.3g}" for name, (newton, gd) in zip(problems, pairs, strict=True)]
     return pairs, "; ".join(words)
+
+
+def _authors_newton(table: pd.DataFrame, problems: list[str]) -> pd.DataFrame:
+    if not problems:
+        raise NotRunError
+    return pd.concat([_both(table, name, ", authors'") for name in problems])
 
 
 def _both(table: pd.DataFrame, problem: str, kind: str) -> pd.DataFrame:
@@ -305,9 +301,3 @@ class NewtonNetworks(NewtonStudy):
 def _drawn(setup: Setup, quantity: str) -> str:
     """The released scripts draw the best value so far in all three figures."""
     return "best_value" if quantity == "value" and setup.protocol == "released" else quantity
-
-
-def _series(run: Run, quantity: str) -> np.ndarray:
-    if quantity == "best_value":
-        return np.minimum.accumulate(run.curves["value"])
-    return run.curves[quantity]

@@ -64,22 +64,15 @@ class Regularisation(NetworkProfile):
                 "half": name,
                 "method": variant.method.value,
                 "teleports": variant.solver or "none",
-                "reg": reg,
-                "solved": share,
+                **{f"reg {reg:g}": share for reg, share in shares.items()},
             }
             for name in HALF_NAMES
             for variant, shares in self.by_reg(name, setup, results).items()
-            for reg, share in shares.items()
         ]
         return pd.DataFrame(rows)
 
     def digest(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Penalties side by side."""
-        if table.empty:
-            return table
-        wide = table.pivot_table(index=["half", "method", "teleports"], columns="reg", values="solved", sort=False)
-        wide.columns = pd.Index([f"reg {reg:g}" for reg in wide.columns])
-        return wide.reset_index()
+        return table
 
     def statements(self, half: HalfName) -> list[tuple[str, str, Check]]:
         moderate = "{half} teleports gain more problems at moderate penalties than at the largest and the smallest."

@@ -19,8 +19,8 @@ from levelport.objective import Objective, Point
 from levelport.optim import Armijo, At, MinimizeResult, MinimizeRow, Never, minimize
 from levelport.optim.step_rule import Step, StepRule
 from levelport.solvers import Solver, TeleportResult, solver_named, teleport
-from levelport_lab.level_sets import Trails, draw_level_sets, draw_path, mark, mark_minimizers, window_with
-from levelport_lab.pictures import BLACK, BLUE, GREEN, ORANGE, RED
+from levelport_lab.level_sets import Trails, draw_level_sets, draw_path, draw_trails, mark_minimizers, window_with
+from levelport_lab.pictures import BLUE, GREEN, ORANGE
 from levelport_lab.problems.functions import TestFunction, function_named
 
 FIGURE_1 = (("booth", (7.5, -4.0)), ("goldstein-price", (0.0, 0.0)))
@@ -77,11 +77,6 @@ class Journey:
     label: str
     path: list[list[float]]
     result: MinimizeResult
-
-    @property
-    def steps(self) -> int:
-        """Steps taken."""
-        return self.result.iterations
 
 
 @dataclass(frozen=True)
@@ -159,19 +154,15 @@ def figure(experiments: Sequence[PlaneExperiment]) -> Figure:
 
 
 def _draw_plane(axes: Axes, one: PlaneExperiment) -> None:
-    function, landed = one.function, one.teleport.x
+    function = one.function
     descents = [point for journey in one.journeys[:2] for point in journey.path]
     window = window_with(function.window, descents)
     level = one.teleport.value_start
     draw_level_sets(axes, function, window, minimum=function.minimum, level=level)
     for number, (journey, (color, style, marker)) in enumerate(zip(one.journeys, _STYLES, strict=True)):
-        path = journey.path
-        if number == 1:
-            draw_path(axes, path[:2], color="0.3", style="dotted", marker="", label="teleport")
-            path = path[1:]
+        path = journey.path[1:] if number == 1 else journey.path  # from the teleported start
         draw_path(axes, path, color=color, style=style, marker=marker, label=journey.label, size=4)
-    mark(axes, one.start, color=BLACK, marker="s", label="start")
-    mark(axes, landed.tolist(), color=RED, marker="*", label="teleported start", size=14)
+    draw_trails(axes, one.start, one.trails, one.teleport.x.tolist())
     mark_minimizers(axes, function)
     axes.set_title(function.name.title())
 

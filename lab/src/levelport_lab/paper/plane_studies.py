@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
-from matplotlib.patches import Polygon
 
 from levelport.optim import Armijo
 from levelport.solvers import SQP, Auto
@@ -85,7 +84,7 @@ class PlaneRun(RunSpec):
         for index, journey in enumerate(experiment.journeys):
             values = np.array([row.value for row in journey.result.trace])
             gaps = values - minimum
-            facts_of_run = {**facts, "steps": float(journey.steps)}
+            facts_of_run = {**facts, "steps": float(journey.result.iterations)}
             reached = np.flatnonzero(gaps <= 1e-6 * gaps[0])
             iterations = [row.iteration for row in journey.result.trace]
             facts_of_run["steps_to_gap_1e-6"] = float(iterations[reached[0]]) if len(reached) else np.inf
@@ -97,10 +96,6 @@ class PlaneRun(RunSpec):
             curves = {"value": values, "gradient_norm": norms, "iteration": np.array(iterations, dtype=np.float64)}
             runs.append(Run(setting=float(index), final_value=float(values[-1]), facts=facts_of_run, curves=curves))
         return runs
-
-
-OF_TELEPORT = ("gain", "gradient_norm", "kkt_residual", "hvps")
-"""Facts of a task that describe its teleport."""
 
 
 class TestFunctions(Study):
@@ -129,10 +124,8 @@ class TestFunctions(Study):
             assert isinstance(spec, PlaneRun)
             task = results.task(spec)
             for method, run in zip(("gd", "gd + teleport", "newton"), task.runs if task else (), strict=False):
-                # Every run of a task carries the facts of its teleport; in the table they belong to one method.
-                facts = {name: fact for name, fact in run.facts.items() if "+" in method or name not in OF_TELEPORT}
                 shared = {"function": spec.function, "solver": spec.solver, "method": method}
-                rows.append({**shared, "final": run.final_value, **facts})
+                rows.append({**shared, "final": run.final_value, **run.facts})
         return pd.DataFrame(rows)
 
     def claims(self, setup: Setup, results: Results) -> list[Claim]:
@@ -240,21 +233,10 @@ class UpdateGeometry(Study):
         foot = after + (level - 0.5 * after @ normal) / (normal @ normal) * normal
         along = np.array([-normal[1], normal[0]]) / np.linalg.norm(normal)
         panel.plot(*np.stack([foot - 8.0 * along, foot + 8.0 * along]).T, color=PURPLE, zorder=2)
-        inside = -6.0 * g / np.linalg.norm(g)
-        panel.add_patch(
-            Polygon([line[0], line[1], line[1] + inside, line[0] + inside], color=GREEN, alpha=0.08, zorder=0)
-        )
         arrows = ((x, ascent, ORANGE, "solid"), (ascent, after, BLUE, "dashed"), (x, after, RED, "solid"))
         for tail, head, colour, style in arrows:
-            look = {
-                "arrowstyle": "-|>",
-                "color": colour,
-                "linestyle": style,
-                "linewidth": 1.5,
-                "shrinkA": 0,
-                "shrinkB": 0,
-            }
-            panel.annotate("", xy=tuple(head), xytext=tuple(tail), arrowprops=look, zorder=4)
+            look = {"arrowstyle": "-|>", "color": colour, "linestyle": style, "shrinkA": 0, "shrinkB": 0}
+            panel.annotate("", xy=tuple(head), xytext=tuple(tail), arrowprops=look | {"linewidth": 1.5}, zorder=4)
         for name, point, offset in (("$x_t$", x, (6, -9)), ("$x_{t+1}$", after, (-22, -4))):
             panel.plot(*point, marker="o", color=BLACK, markersize=4, zorder=5)
             behind = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}  # lines cross there
@@ -276,8 +258,5 @@ class UpdateGeometry(Study):
         return {self.name: figure}
 
     def table(self, setup: Setup, results: Results) -> pd.DataFrame:
-        return (
-            pd.DataFrame(self.geometry(), index=["first coordinate", "second coordinate"])
-            .T.rename_axis("point")
-            .reset_index()
-        )
+        rows = [{"point": name, "first": v[0], "second": v[1]} for name, v in self.geometry().items()]
+        return pd.DataFrame(rows)

@@ -35,10 +35,6 @@ from levelport_lab.pictures import GREY, WITH_TELEPORTS, WITHOUT_TELEPORTS, lege
 Pairs = dict[Method, tuple[float, float]]
 """By method, without and with teleports: share of problems solved in the end, or what half of them took."""
 
-NEARLY_ALL = 0.95
-"""The share that counts as "nearly every problem"."""
-
-
 FirstLoss = Literal["own", "shared"]
 _FIRST_LOSS = {"own": " (first loss: the run's own)", "shared": " (first loss: before the teleport)"}
 
@@ -58,7 +54,7 @@ Check = Callable[[Case], tuple[bool, str]]
 
 
 class ProfileStudy(Study):
-    """A performance profile: two halves side by side, a row per solver, a picture per axis."""
+    """A performance profile: two halves side by side, a picture per solver."""
 
     options = frozenset({"sets", "regs", "halves", "reference"})
     model: ClassVar[Model]
@@ -66,9 +62,8 @@ class ProfileStudy(Study):
     initial: ClassVar[bool] = False
     longer: ClassVar[bool] = False
     solver_limits: ClassVar[tuple[int, ...]] = (50,)
-    axes: ClassVar[tuple[Axis, ...]] = (Axis.ITERATIONS, Axis.COST)
+    axis: ClassVar[Axis] = Axis.ITERATIONS
     ceiling: ClassVar[bool] = True
-    chosen_by: ClassVar[Axis] = Axis.ITERATIONS
 
     def limits(self, setup: Setup) -> tuple[int, ...]:
         """Iterations that the solver is allowed; few in the smoke tier, where nothing depends on them."""
@@ -104,30 +99,33 @@ class ProfileStudy(Study):
             return []
         half, limits = self.half(name, setup), self.limits(setup)
         own = (first_loss or self.first_losses(setup)[0]) == "own"
-        return list(scored(half, setup, results, limits, ceiling=self.ceiling, own_start=own, axis=self.chosen_by))
+        return list(scored(half, setup, results, limits, ceiling=self.ceiling, own_start=own, axis=self.axis))
 
     def pictures(self, setup: Setup, results: Results) -> dict[str, Figure]:
         pictures: dict[str, Figure] = {}
         for number, first_loss in enumerate(self.first_losses(setup)):
-            for stem, figure in self._pictures(setup, results, first_loss).items():
-                pictures[f"{stem}-{first_loss}-first-loss" if number else stem] = figure
+            scores = {name: self.scores(name, setup, results, first_loss) for name in HALF_NAMES}
+            shown = [name for name in HALF_NAMES if scores[name]]
+            for solver in setup.solvers if shown else ():
+                suffix = f"-{first_loss}-first-loss" if number else ""
+                pictures[f"{self.name}{suffix}-{solver}"] = self._draw(scores, shown, solver, self.limits(setup))
         return pictures
 
-    def _pictures(self, setup: Setup, results: Results, first_loss: FirstLoss) -> dict[str, Figure]:
-        scores = {name: self.scores(name, setup, results, first_loss) for name in HALF_NAMES}
-        shown = [name for name in HALF_NAMES if scores[name]]
-        if not shown:
-            return {}
-        rows = [(solver, limit) for solver in setup.solvers for limit in self.limits(setup)]
-        # A row per solver; where the solver's limit varies as well, a picture per solver.
-        several = len(self.solver_limits) > 1
-        groups = [[row for row in rows if row[0] == solver] for solver in setup.solvers] if several else [rows]
-        pictures = {}
-        for axis in self.axes:
-            for group in groups:
-                suffix = f"-{group[0][0]}" if several else ""
-                pictures[f"{self.name}-{axis.label.replace(' ', '-')}{suffix}"] = _draw_grid(scores, shown, group, axis)
-        return pictures
+    def _draw(
+        self, scores: dict[HalfName, list[Scored]], shown: list[HalfName], solver: SolverName, limits: tuple[int, ...]
+    ) -> Figure:
+        """A row of panels per limit of the solver, a column per half."""
+        figure, panels = new_figure(len(limits), len(shown), width=3.4)
+        for row, limit in zip(panels, limits, strict=True):
+            for panel, name in zip(row, shown, strict=True):
+                _draw_profile(panel, scores[name], solver, limit, self.axis)
+                epochs = self.axis is Axis.ITERATIONS and name == "stochastic"
+                panel.set_xlabel("epochs" if epochs else self.axis.label)
+                problems = len({(score.problem, score.reg) for score in scores[name]})
+                iterations = f", {limit} its." if len(limits) > 1 else ""
+                panel.set_title(f"{name}, {SOLVER_TITLES[solver]}{iterations} (n = {problems})")
+        legend_below(figure, method_legend())
+        return figure
 
     def table(self, setup: Setup, results: Results) -> pd.DataFrame:
         rows = [
@@ -157,13 +155,12 @@ class ProfileStudy(Study):
         """Share of problems solved, and what half of them took, per method and kind of teleport."""
         if table.empty:
             return table
-        costs = [f"{axis.value}_to_solve" for axis in Axis]
         grouped = table.groupby(["half", "first_loss", "method", "teleports", "limit"], sort=False)
-        rows = grouped[costs].median()
-        rows.insert(0, "solved", grouped["iterations_to_solve"].apply(lambda costs: np.isfinite(costs).mean()))
+        costs = grouped[[f"{axis.value}_to_solve" for axis in Axis]]
+        rows = costs.agg(_half).rename(columns={f"{axis.value}_to_solve": f"half at {axis.label}" for axis in Axis})
+        rows.insert(0, "solved", grouped["iterations_to_solve"].apply(lambda spent: np.isfinite(spent).mean()))
         rows.insert(0, "problems", grouped.size())
-        names = {name: f"median {name.removesuffix('_to_solve').replace('_', ' ')}" for name in costs}
-        return rows.rename(columns=names).reset_index()
+        return rows.reset_index()
 
     def claims(self, setup: Setup, results: Results) -> list[Claim]:
         return [
@@ -186,16 +183,13 @@ class ProfileStudy(Study):
     def check(self, case: Case) -> tuple[bool, str]:
         """Shares of problems solved in the end, method by method, with the largest limit on the solver."""
         pairs = self.pairs(case, lambda profile: profile.solved)
-        words = [f"{method.label} {before:.0%} → {after:.0%}" for method, (before, after) in pairs.items()]
-        return self.bears_out(pairs), ", ".join(words)
+        return self.bears_out(pairs), _in_words(pairs, ".0%")
 
     def check_half(self, case: Case) -> tuple[bool, str]:
         """Iterations until half of the problems are solved, method by method."""
         pairs = self.pairs(case, lambda profile: profile.half)
-        words = [f"{method.label} {before:g} → {after:g}" for method, (before, after) in pairs.items()]
-        return self.bears_out({method: (-before, -after) for method, (before, after) in pairs.items()}), ", ".join(
-            words
-        )
+        merits = {method: (-before, -after) for method, (before, after) in pairs.items()}
+        return self.bears_out(merits), _in_words(pairs, "g")
 
     def pairs(self, case: Case, number: Callable[[Profile], float]) -> Pairs:
         """A number of the profiles without and with teleports, the latter with the largest limit on the solver."""
@@ -251,7 +245,7 @@ class LogisticProfile(IterationProfile):
 
     def statements(self, half: HalfName) -> list[tuple[str, str, Check]]:
         found = super().statements(half)
-        momentum = f"With teleports {{half}} SGD-M solves nearly every problem (at least {NEARLY_ALL:.0%})."
+        momentum = "With teleports {half} SGD-M solves nearly every problem (at least 95 %)."
         found.append((f"{self.name}-momentum", momentum, self.check_momentum))
         if half == "stochastic":
             search = "With mini-batches SGD-LS solves the fewest problems, with and without teleports."
@@ -260,14 +254,13 @@ class LogisticProfile(IterationProfile):
 
     def check_momentum(self, case: Case) -> tuple[bool, str]:
         solved = self.pairs(case, lambda profile: profile.solved)
-        return solved[Method.MOMENTUM][1] >= NEARLY_ALL, f"{solved[Method.MOMENTUM][1]:.1%}"
+        return solved[Method.MOMENTUM][1] >= 0.95, f"{solved[Method.MOMENTUM][1]:.1%}"
 
     def check_search(self, case: Case) -> tuple[bool, str]:
         solved = self.pairs(case, lambda profile: profile.solved)
         others = [pair for method, pair in solved.items() if method is not Method.ARMIJO]
         mine = solved[Method.ARMIJO]
-        words = ", ".join(f"{method.label} {before:.0%} → {after:.0%}" for method, (before, after) in solved.items())
-        return all(mine[side] < min(pair[side] for pair in others) for side in (0, 1)), words
+        return all(mine[side] < min(pair[side] for pair in others) for side in (0, 1)), _in_words(solved, ".0%")
 
 
 class LogisticInitialisation(IterationProfile):
@@ -300,25 +293,16 @@ class NetworkInitialisation(IterationProfile):
         return gains[Method.POLYAK] and gains[Method.NORMALIZED] and harmed
 
 
+def _in_words(pairs: Pairs, form: str) -> str:
+    return ", ".join(f"{method.label} {before:{form}} → {after:{form}}" for method, (before, after) in pairs.items())
+
+
+def _half(spent: pd.Series) -> float:
+    return Profile.of(list(spent)).half
+
+
 def profile_of(scores: list[Scored], variant: Variant, axis: Axis) -> Profile:
     return Profile.of([score.spent(axis) for score in scores if score.variant == variant])
-
-
-def _draw_grid(
-    scores: dict[HalfName, list[Scored]], shown: list[HalfName], rows: list[tuple[SolverName, int]], axis: Axis
-) -> Figure:
-    """A row of panels per solver and limit, a column per half."""
-    figure, panels = new_figure(len(rows), len(shown), width=3.4)
-    for row, (solver, limit) in zip(panels, rows, strict=True):
-        for panel, name in zip(row, shown, strict=True):
-            _draw_profile(panel, scores[name], solver, limit, axis)
-            epochs = axis is Axis.ITERATIONS and name == "stochastic"
-            panel.set_xlabel("epochs" if epochs else axis.label)
-            problems = len({(score.problem, score.reg) for score in scores[name]})
-            iterations = "" if len({solver for solver, _ in rows}) == len(rows) else f", {limit} its."
-            panel.set_title(f"{name}, {SOLVER_TITLES[solver]}{iterations} (n = {problems})")
-    legend_below(figure, method_legend())
-    return figure
 
 
 def _draw_profile(panel: Axes, scores: list[Scored], solver: SolverName, limit: int, axis: Axis) -> None:

@@ -75,9 +75,7 @@ class Scoring:
 
     def curve(self, run: Run) -> Curve:
         """Return the curve compared with f*; empty if the run has not kept it."""
-        if self.quantity == "value" or "loss" not in run.curves:
-            return run.curves.get(self.quantity, np.empty(0))
-        return told_apart(run.curves["value"], run.curves["loss"])
+        return run.curves.get(self.quantity, np.empty(0))
 
     def spent(self, run: Run, start: float, optimum: float, tau: float, axis: Axis) -> float:
         """Return what the run had spent when the problem was solved; infinite if it never was."""

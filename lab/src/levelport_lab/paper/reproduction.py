@@ -1,7 +1,7 @@
 """From a study to files: run what is missing, draw, write the numbers, check the claims.
 
 Everything of one figure lies in ``OUT/TIER/FIGURE/`` (released protocol: ``FIGURE-released``; with another f* than the
-exact one, say, ``FIGURE-released-optima-released``): pictures (PNG and PDF), ``table.csv``, its short form
+exact one, say, ``FIGURE-released-optima-released``): pictures, ``table.csv``, its short form
 ``digest.csv``, and ``summary.json`` with the claims, the cost and the environment, which the report is made of.
 """
 
@@ -102,7 +102,7 @@ def reproduce(
         pictures = [
             path
             for name, figure in (study.pictures(setup, results) if not nothing else {}).items()
-            for path in save(figure, directory / f"{name}.png", directory / f"{name}.pdf")
+            for path in save(figure, directory / f"{name}.png")
         ]
     table = study.table(setup, results)
     claims = checked_claims(study, setup, results)
@@ -167,7 +167,7 @@ class Summary:
             failures=[run.message for run in runs if run.status is RunStatus.FAILED][:20],
             runs=dict(Counter(run.status.value for run in runs)),
             compute_seconds=sum(task.seconds for task in tasks),
-            pictures=sorted(path.name for path in pictures if path.suffix == ".png"),
+            pictures=sorted(path.name for path in pictures),
             claims=claims,
             environments=[json.loads(environment) for environment in sorted(environments)],
         )

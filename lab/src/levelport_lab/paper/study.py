@@ -119,10 +119,10 @@ class Results:
         result = self._by_key.get(spec.key)
         return None if result is None or result.failed else result
 
-    def best(self, spec: RunSpec) -> Run | None:
-        """The chosen run of a task, or None."""
+    def found(self, spec: RunSpec) -> tuple[Run, ...]:
+        """All runs of a task that are there."""
         result = self.task(spec)
-        return None if result is None else result.best
+        return () if result is None else result.runs
 
     def require(self, specs: Sequence[RunSpec]) -> None:
         """Leave a claim open that cannot do without these tasks if any of them is missing or failed."""
@@ -139,11 +139,6 @@ class Results:
         """All runs of a task that a claim cannot do without."""
         self.require([spec])
         return self._by_key[spec.key].runs
-
-    def needed(self, spec: RunSpec) -> Run:
-        """The chosen run of a task that a claim cannot do without."""
-        self.require([spec])
-        return self._by_key[spec.key].best
 
 
 class Study(ABC):
@@ -175,8 +170,8 @@ class Study(ABC):
         """The numbers behind the pictures."""
 
     def digest(self, table: pd.DataFrame) -> pd.DataFrame:
-        """A few rows that say what the table says, for the report."""
-        return table.head(24)
+        """A few rows that say what the table says, for the report; the table itself where it is short."""
+        return table
 
     def claims(self, setup: Setup, results: Results) -> list[Claim]:
         """Return the paper's claims about the figure, judged by the results."""

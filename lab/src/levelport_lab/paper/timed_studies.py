@@ -21,8 +21,7 @@ class TimedProfile(ProfileStudy):
     timed = True
     longer = True
     solver_limits = (1, 10, 25, 50)
-    axes = (Axis.SECONDS, Axis.COST)
-    chosen_by = Axis.SECONDS
+    axis = Axis.SECONDS
 
     def check(self, case: Case) -> tuple[bool, str]:
         """Both parts: at the time budget of the plain methods, 50 iterations are level or better, and beat 1 and 10."""

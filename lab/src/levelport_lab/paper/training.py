@@ -111,25 +111,17 @@ class Training(RunSpec):
         Both were measured on one core of a small machine.
         """
         named = self.named_problem()
-        samples = named.info.training_samples
-        steps, share = (
-            (self.ticks, 1.0) if self.batch is None else (self.ticks * samples / self.batch, self.batch / samples)
-        )
-        steps *= 4 if self.method is Method.ARMIJO else 1
+        samples, grid = named.info.training_samples, len(self.settings)
+        share = 1.0 if self.batch is None else self.batch / samples
+        steps = self.ticks / share * (4 if self.method is Method.ARMIJO else 1)
         teleports = 0.0
         if self.plan is not None:
             # Of the published solver most members stop long before its limit.
             evaluations = (3.0 if self.plan.solver == "ours" else 0.7) * self.plan.limit
             teleports = evaluations * sum(tick <= self.ticks for tick in self.plan.at)
         evaluation = 1e-10 * samples * named.dimension + 1e-8 * samples
-
-        def descent(members: int) -> float:
-            return 3e-4 * (steps + teleports) + members * (share * steps + teleports) * evaluation
-
-        grid = len(self.settings)
-        if self.timed == "every":
-            return grid * descent(1)
-        return descent(grid) + (descent(1) if self.timed == "chosen" else 0.0)
+        descents, members = {"no": (1, grid), "chosen": (2, grid + 1), "every": (grid, grid)}[self.timed]
+        return 3e-4 * (steps + teleports) * descents + members * (share * steps + teleports) * evaluation
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ class Section:
     def caption(self, path: Path) -> str:
         """Return what distinguishes this picture from the others of its figure, from its file's name.
 
-        A name is FIGURE[-AXIS][-SOLVER]: fig11-gradient-equivalents-ours is Figure 11 against gradient equivalents,
+        A name is FIGURE[-KIND][-SOLVER]: fig9-shared-first-loss-ours is Figure 9 scored with the shared first loss,
         with our solver's teleports.
         """
         rest = path.stem.removeprefix(self.name).strip("-")
@@ -92,7 +92,7 @@ class Section:
                 rest = rest.removesuffix(solver).strip("-")
                 words.append(f"teleports by the {title}" if solver == "published" else f"teleports by {title}")
         if rest:
-            words.insert(1, f"against {rest.replace('-', ' ')}")
+            words.insert(1, rest.replace("-", " "))
         return "; ".join([*words, self.extent]) + "."
 
     def claims(self, holds: bool | None) -> list[Claim]:

@@ -109,6 +109,13 @@ def minimize(
         max_seconds: budget of time; checked at the same places.
         callback: called as ``callback(row, point)`` with every new point; a true answer stops the run.
 
+    Returns:
+        The last point, of the kind of ``x0``, with a status, a trace and the cost; under SciPy's names as well.
+
+    Raises:
+        ObjectiveError: the function is not a deterministic differentiable scalar.
+        ValueError: an argument makes no sense.
+
     Example:
         >>> import torch
         >>> booth = lambda w: (w[0] + 2 * w[1] - 7) ** 2 + (2 * w[0] + w[1] - 5) ** 2

@@ -252,7 +252,7 @@ class Teleported(FlatOptimizer):
         return {**self.wrapped.state_dict(), _OURS: self.teleporter.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resume. A checkpoint of the bare optimizer is welcome, too: the schedule then goes on as it stands."""
+        """Resume. A checkpoint of the bare optimizer loads as well, and leaves the schedule as it is."""
         self.wrapped.load_state_dict({key: value for key, value in state_dict.items() if key != _OURS})
         if _OURS in state_dict:
             self.teleporter.load_state_dict(state_dict[_OURS])

@@ -31,7 +31,7 @@ class TeleportStatus(Enum):
     NOT_WORTHWHILE = (
         "the largest gradient of a quadratic model at this level is hardly larger than the one here" + STAYED
     )
-    MOVED = "the move was made as it was asked for; it does not look for a KKT point"
+    MOVED = "the requested move was made; it does not look for a KKT point"
     STOPPED = "the callback asked to stop"
     STATIONARY_START = "the gradient vanishes at the start, so every direction is as good as any other"
     NON_FINITE_START = (

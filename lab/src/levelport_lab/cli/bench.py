@@ -31,7 +31,7 @@ def bench_command(
     ] = None,
     run: Annotated[bool, typer.Option(help="Compute what is missing; otherwise only show what is there.")] = True,
 ) -> None:
-    """Benchmark at equal cost: GD with and without teleports against L-BFGS, Newton-CG and others.
+    """Compare solvers, verbs and optimizers with those of other libraries, at equal cost.
 
     Costs are counts of evaluations and do not depend on the load of the machine. One process, one thread.
 

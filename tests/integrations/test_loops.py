@@ -278,7 +278,7 @@ def test_copy_of_a_plan_goes_on_with_the_optimizer_given() -> None:
 
 
 def test_callback_refuses_what_is_no_function() -> None:
-    with pytest.raises(ValueError, match=r"on_teleport must be a function of \(result\), not int"):
+    with pytest.raises(ValueError, match="on_teleport must be a function of result, not int"):
         DeferredTeleporter(Every(5), 3, {})  # type: ignore[arg-type]
 
 

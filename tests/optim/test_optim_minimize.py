@@ -17,7 +17,7 @@ from torch import Tensor
 
 import levelport
 from levelport.integrations import scipy as scipy_module
-from levelport.integrations.scipy import hessian_operator, scipy_method
+from levelport.integrations.scipy import scipy_method
 from levelport.objective import Point
 from levelport.objectives import FunctionObjective
 from levelport.optim import (
@@ -588,12 +588,6 @@ class TestSciPy:
         assert {"x", "fun", "jac", "success", "status", "message", "nit"} <= set(result)
         through = scipy.optimize.minimize(fun, self.x0, jac=given, method=scipy_method, options={"gtol": 1e-4})
         np.testing.assert_allclose(through.x, 1.0, atol=1e-3)
-
-    def test_the_hessian_at_a_point_is_a_linear_operator(self) -> None:
-        operator = hessian_operator(rosenbrock, torch.as_tensor(self.x0))
-        np.testing.assert_allclose(operator @ np.eye(3), scipy.optimize.rosen_hess(self.x0), rtol=1e-10)
-        np.testing.assert_allclose(operator.T @ np.ones(3), scipy.optimize.rosen_hess(self.x0) @ np.ones(3))
-        assert operator.dtype == np.float64
 
     def test_budgets_and_display(self, capsys: pytest.CaptureFixture[str]) -> None:
         result = scipy.optimize.minimize(

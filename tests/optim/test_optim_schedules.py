@@ -19,7 +19,7 @@ def fires(schedule: Schedule, steps: int) -> list[int]:
     ("schedule", "expected", "text"),
     [
         (Every(50, start=5), [5, 55, 105], "every 50 steps from step 5"),
-        (Every(1, start=3, stop=6), [3, 4, 5], "every step from step 3, before step 6"),
+        (Every(1, start=107), [107, 108, 109], "every step from step 107"),
         (At([9, 2]), [2, 9], "at steps 2, 9"),
         (At(7), [7], "at step 7"),
         (At([*range(5, 8), 40]), [5, 6, 7, 40], "at steps 5, 6, 7, 40"),
@@ -41,7 +41,6 @@ def test_fixed_schedules(schedule: Schedule, expected: list[int], text: str) -> 
     [
         (lambda: Every(0), "period"),
         (lambda: Every(5, start=-1), "start"),
-        (lambda: Every(5, start=9, stop=9), "stop must lie after start"),
         (lambda: At([]), "empty"),
         (lambda: At([3, 5, 3]), "lists 3 twice"),
         (lambda: At([-2]), "at least 0"),
@@ -58,9 +57,7 @@ def test_what_makes_no_sense_is_named(make: Any, message: str) -> None:
         make()
 
 
-@pytest.mark.parametrize(
-    "schedule", [Never(), Every(3, start=2, stop=9), Every(3, start=2, stop=10), Every(7, start=3), At([3, 7])], ids=str
-)
+@pytest.mark.parametrize("schedule", [Never(), Every(1), Every(3, start=2), Every(7, start=3), At([3, 7])], ids=str)
 def test_a_schedule_knows_its_next_teleport(schedule: Schedule) -> None:
     planned = fires(schedule, 80)
     for step in range(60):

@@ -40,7 +40,7 @@ def attach_teleports(
         schedule: when, in steps of the optimizer; None chooses by its kind, see :class:`levelport.Teleporter`.
         accumulation: iterations per step, ``gradient_accumulation_steps`` of the trainer.
         on_teleport: called with the result of every teleport.
-        how: other arguments of :class:`levelport.Teleporter`, such as ``max_hvps``.
+        how: other arguments of :class:`levelport.Teleporter`, such as ``solver``.
     """
     checks.whole("accumulation", accumulation, at_least=1)
     checks.function("loss", loss, of="batch")

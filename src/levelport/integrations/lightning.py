@@ -35,7 +35,7 @@ class TeleportCallback(Callback):  # type: ignore[misc, unused-ignore]  # Any wh
         optimizer: which one, where ``configure_optimizers`` returns several; each may have a callback of its own.
         log: whether the Trainer's loggers get a line per teleport, and per 200 declined steps.
         on_teleport: called with the result of every teleport.
-        how: other arguments of :class:`levelport.Teleporter`, such as ``max_hvps``.
+        how: other arguments of :class:`levelport.Teleporter`, such as ``solver``.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""``scipy.optimize.minimize(fun, x0, jac=..., method=levelport.integrations.scipy.scipy_method)``, and the Hessian.
+"""``scipy.optimize.minimize(fun, x0, jac=..., method=levelport.integrations.scipy.scipy_method)``, and intervals.
 
 Hessian-vector products come from ``hessp``, or from ``hess``, evaluated once per point, or else from differences of
 gradients; gradients from ``jac``, or else from differences of f (:mod:`levelport.objectives.numpy`).
@@ -12,11 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from levelport import checks
-from levelport.objective import Objective, Point
-from levelport.objectives.function import as_objective
+from levelport.objective import Point
 from levelport.objectives.numpy import NumpyObjective
 from levelport.optim._minimize import minimize
 from levelport.optim.result import MinimizeRow, MinimizeStatus
@@ -215,29 +212,3 @@ def interval(
     )
     known = [f"x[{index}]" for index in range(x.size)]
     return likelihood.interval(quantity, known, names, rise=rise, confidence=confidence, **options)
-
-
-def hessian_operator(fun: Callable[[Any], torch.Tensor] | Objective, x: torch.Tensor) -> Any:
-    """∇²f(x) as a ``scipy.sparse.linalg.LinearOperator``: products alone, never a matrix.
-
-    Args:
-        fun: f, a differentiable function of a tensor, or an :class:`~levelport.Objective`.
-        x: where; a tensor, or a flat vector for an Objective.
-
-    Example:
-        >>> from scipy.sparse.linalg import eigsh
-        >>> H = hessian_operator(lambda x: (x**4).sum(), torch.arange(1.0, 6.0, dtype=torch.float64))
-        >>> eigsh(H, k=1, return_eigenvectors=False).round(6).tolist()
-        [300.0]
-    """
-    from scipy.sparse.linalg import LinearOperator
-
-    objective, _, flat = as_objective(fun, x)
-    point = objective.at(flat, curvature=True)
-
-    def times(v: Any) -> Any:
-        product = point.hvp(torch.as_tensor(v, dtype=objective.dtype, device=objective.device).reshape(-1))
-        return product.detach().cpu().numpy()
-
-    size = objective.dimension
-    return LinearOperator((size, size), matvec=times, rmatvec=times, dtype=flat[:0].detach().cpu().numpy().dtype)

@@ -22,8 +22,8 @@ class Teleports(Callback):  # type: ignore[misc, unused-ignore]  # Any where not
     Args:
         schedule: when, in steps of the optimizer; None chooses by its kind, see :class:`levelport.Teleporter`.
         on_teleport: called with the result of every teleport.
-        how: other arguments of :class:`levelport.Teleporter`, such as ``{"max_hvps": 5}``; a dict, since skorch clones
-            its callbacks by the names of their arguments.
+        how: other arguments of :class:`levelport.Teleporter`, such as ``{"solver": "auto"}``; a dict, since skorch
+            clones its callbacks by the names of their arguments.
     """
 
     def __init__(

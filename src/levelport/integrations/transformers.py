@@ -33,7 +33,7 @@ class TeleportCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]  #
         batches: what to teleport on: a few batches as the model takes them, ``{"input_ids": ..., "labels": ...}``.
         loss: ``loss(model, batch)``; None takes ``model(**batch).loss``.
         on_teleport: called with the result of every teleport.
-        how: other arguments of :class:`levelport.Teleporter`, such as ``max_hvps``.
+        how: other arguments of :class:`levelport.Teleporter`, such as ``solver``.
     """
 
     def __init__(

@@ -26,7 +26,6 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
@@ -46,38 +45,6 @@ Back = TypeVar("Back")
 """Whatever leads back: parameters and state of an optimizer, a point and the state of a step rule."""
 
 
-@dataclass
-class _Watched:
-    """The losses after a move, held against the level that it left.
-
-    Attributes:
-        level: the loss before it; where that is NaN, the first one after it.
-        margin: what the run jumps by itself; None while it is unknown.
-        steps: taken since.
-    """
-
-    level: float
-    margin: float | None = None
-    steps: int = 0
-
-    def learn(self, jump: float | None) -> None:
-        """The largest rise from one loss to the next without a move: the test begins."""
-        if jump is not None:
-            self.margin = 2.0 * max(0.0, jump) + 1e-6 * abs(self.level)
-
-    def rises(self, value: float) -> bool:
-        """True if the loss is above the level that was left: the valley was too narrow after all."""
-        self.steps += 1
-        self.level = value if math.isnan(self.level) else self.level
-        margin = _SHARP * abs(self.level) if self.margin is None else self.margin
-        return not value <= self.level + margin
-
-    @property
-    def ended(self) -> bool:
-        """True if later losses are no longer held against the move."""
-        return self.steps >= _WATCHED
-
-
 class UndoMonitor(Generic[Back]):
     """Watches the losses after the last move.
 
@@ -87,12 +54,15 @@ class UndoMonitor(Generic[Back]):
     Attributes:
         undone: moves taken back.
         back: what leads back from the last move; None where there is none to watch.
+        level: the loss before it; where that is not known, the first one after it.
+        steps: taken since.
     """
 
     def __init__(self, *, noisy: bool = False) -> None:
         self.undone = 0
         self.back: Back | None = None
-        self._watch: _Watched | None = None
+        self.level, self.steps = math.nan, 0
+        self._margin: float | None = None  # what the run jumps by itself; None while it is unknown
         self._noisy = noisy
         self._recent: deque[float] = deque(maxlen=KEPT)  # the last losses of the run, without a gap
         self._since = 0  # how many of them there were since the last teleport
@@ -102,30 +72,27 @@ class UndoMonitor(Generic[Back]):
     @property
     def watching(self) -> bool:
         """True if a move may still be undone, so that the next loss is asked for."""
-        return self._watch is not None
-
-    @property
-    def steps(self) -> int:
-        """Taken since the last move, while it is watched."""
-        return 0 if self._watch is None else self._watch.steps
-
-    @property
-    def level(self) -> float:
-        """The loss before the last move, while it is watched."""
-        return math.nan if self._watch is None else self._watch.level
+        return self.back is not None
 
     def rises(self, value: float) -> bool:
         """Return True if the last move should be undone, now that the loss is ``value``."""
-        if self._watch is None:
+        if not self.watching:
             return False
-        if self._watch.margin is None and self._since >= KEPT:
-            self._watch.learn(self._jump())
-        if self._watch.rises(value):
+        if self._margin is None and self._since >= KEPT:
+            self._learn(self._jump())
+        self.level = value if math.isnan(self.level) else self.level
+        margin = _SHARP * abs(self.level) if self._margin is None else self._margin
+        self.steps += 1
+        if not value <= self.level + margin:
             return True
-        if self._watch.ended:
+        if self.steps >= _WATCHED:
             self._failures = 0
             self.end()
         return False
+
+    def _learn(self, jump: float | None) -> None:
+        """How far the loss rises without a move."""
+        self._margin = None if jump is None else 2.0 * max(0.0, jump) + 1e-6 * abs(self.level)
 
     def _jump(self) -> float | None:
         """The largest rise from one loss to the next: what the batches, or the optimizer, do without a teleport.
@@ -142,12 +109,11 @@ class UndoMonitor(Generic[Back]):
 
         ``before`` is this step's loss there. Where it is higher, too, the data have changed.
         """
-        assert self._watch is not None
         if not math.isfinite(before):
             return False
-        if self._watch.margin is None or not math.isfinite(value):
+        if self._margin is None or not math.isfinite(value):
             return not value <= before
-        return before <= self._watch.level + self._watch.margin
+        return before <= self.level + self._margin
 
     def undo(self) -> Back:
         """The way back from the last move, which counts as a failure."""
@@ -162,14 +128,13 @@ class UndoMonitor(Generic[Back]):
     def unseen(self) -> None:
         """A step was taken without a look at the loss before it."""
         self._gap()
-        if self._watch is not None:
-            self._watch.steps += 1
-            if self._watch.ended:
-                self.end()
+        self.steps += 1
+        if self.steps >= _WATCHED:
+            self.end()
 
     def end(self) -> None:
         """Watch no longer. The copy on the way back is as large as the parameters and the state."""
-        self.back, self._watch = None, None
+        self.back = None
 
     def allows(self, due: bool, value: float) -> bool:
         """Whether a teleport that is due before the step from ``value`` may take place."""
@@ -187,8 +152,8 @@ class UndoMonitor(Generic[Back]):
         """A move has been made, from the loss ``level`` of the steps; NaN where it was made on something else."""
         known = self._recent[-1] if self._recent else math.nan
         self._failures = 0 if self.watching else self._failures  # the move before this one has stood
-        self._watch, self.back = _Watched(known if math.isnan(level) else level), back
-        self._watch.learn(self._jump() if self._noisy else 0.0)
+        self.level, self.steps, self.back = known if math.isnan(level) else level, 0, back
+        self._learn(self._jump() if self._noisy else 0.0)
 
     def forget(self) -> None:
         """After a teleport, whatever came of it, the losses before it say little about the noise after it."""
@@ -206,15 +171,16 @@ class UndoMonitor(Generic[Back]):
             "failures": self._failures,
             "recent": list(self._recent),
             "since": self._since,
-            "watch": None if self._watch is None else asdict(self._watch),
+            "level": self.level,
+            "steps": self.steps,
+            "margin": self._margin,
         }
 
     def load_state_dict(self, state: Mapping[str, Any], back: Back | None) -> None:
         """The inverse of :meth:`state_dict`."""
         self.undone, self._skip, self._failures = state["undone"], state["skip"], state["failures"]
         self._recent, self._since = deque(state["recent"], maxlen=KEPT), state["since"]
-        self._watch = None if state["watch"] is None else _Watched(**state["watch"])
-        self.back = back
+        self.level, self.steps, self._margin, self.back = state["level"], state["steps"], state["margin"], back
 
 
 class TeleportPolicy(Generic[Back]):

@@ -198,7 +198,7 @@ class Never(Schedule):
 
 @dataclass(frozen=True)
 class Every(Schedule):
-    """Teleports before steps start, start + period, ..., up to ``stop``. In epochs: ``Every(2 * len(loader))``.
+    """Teleports before steps start, start + period, ... In epochs: ``Every(2 * len(loader))``.
 
     Example:
         >>> schedule = Every(50, start=5)
@@ -210,24 +210,17 @@ class Every(Schedule):
 
     period: int
     start: int = 0
-    stop: int | None = None
 
     def __post_init__(self) -> None:
         checks.whole("period", self.period, at_least=1, why="Never() switches teleports off")
         checks.whole("start", self.start, why="the first step is step 0")
-        if self.stop is not None:
-            checks.whole("stop", self.stop)
-        if self.stop is not None and self.stop <= self.start:
-            raise ValueError(f"stop must lie after start, but {self.stop} <= {self.start}: nothing would happen.")
 
-    def next(self, step: int) -> int | None:
-        found = self.start if step <= self.start else step + (self.start - step) % self.period
-        return found if self.stop is None or found < self.stop else None
+    def next(self, step: int) -> int:
+        return self.start if step <= self.start else step + (self.start - step) % self.period
 
     def __str__(self) -> str:
         rhythm = "every step" if self.period == 1 else f"every {self.period} steps"
-        end = "" if self.stop is None else f", before step {self.stop}"
-        return f"{rhythm} from step {self.start}{end}"
+        return f"{rhythm} from step {self.start}"
 
 
 @dataclass(frozen=True)

@@ -194,7 +194,7 @@ class Teleported(FlatOptimizer):
             after_backward=self._after_backward,
             either=(on_other or coming is None) and not isinstance(self.wrapped, ArmijoSGD),  # which needs the loss
             may_move=may_be_due or teleporter.policy.monitor.watching,
-            random=teleporter.live.noise == "replay" or not self._evaluates_once,
+            random=teleporter.noise == "replay" or not self._evaluates_once,
         )
         loss = step_loss.evaluate_first()
         if step_loss.accumulates and on_other and may_be_due:

@@ -22,17 +22,19 @@ from levelport.objective import NotDeterministicError, Objective
 from levelport.objectives.batches import Batches, Loss, check_loss
 from levelport.objectives.distributed import agreed
 from levelport.objectives.isolation import RandomState, recover, restoring
+from levelport.objectives.parameters import ParametersObjective
 from levelport.optim.armijo import ArmijoSGD
 from levelport.optim.closures import MAYBE_FORM, NEEDS_LOSS, StepLoss, value_of
-from levelport.optim.first_step import TeleportStep
+from levelport.optim.first_step import StabilityLimit, TeleportStep
 from levelport.optim.policy import KEPT, TeleportPolicy
 from levelport.optim.schedules import Schedule
 from levelport.optim.torch_optimizer import (
-    LiveMoves,
     OptimizerSnapshot,
     check_optimizer,
     checked_schedule,
     innermost,
+    make_move,
+    moving,
     stepping,
     tell_of_steps,
     trainable,
@@ -47,6 +49,8 @@ DeclineHook = Callable[[int, str], object]
 
 LOG = logging.getLogger("levelport")
 LOG.addHandler(logging.NullHandler())  # silent unless the user configures logging
+
+_REPLAY = "Or pass noise='replay', with which every evaluation of a teleport sees the same random numbers."
 
 SILENT_STEPS = 200  # steps without a trial after which an adaptive schedule says why, again and again
 _SHARE = 0.05  # of the cost of steps that evaluations of teleport_on for an adaptive schedule may add
@@ -70,7 +74,7 @@ class Teleporter:
         iteration: steps counted so far.
         spent: gradient equivalents of the run so far: steps, evaluations of the loss, and teleports.
         moved: whether the last call changed the parameters, by a move or by undoing one.
-        policy, live: the :class:`~levelport.optim.policy.TeleportPolicy`, and what makes its moves.
+        policy: the :class:`~levelport.optim.policy.TeleportPolicy`.
 
     A parameter group whose learning rate is exactly 0 at the time of a teleport stands still, as it does in steps.
     Where all groups have 0 (the first step of a warm-up) that freezes nothing: a teleport that was asked for moves all
@@ -114,7 +118,8 @@ class Teleporter:
         self.optimizer = optimizer
         self.momentum = momentum
         self.teleport_on = teleport_on
-        self.live = LiveMoves(optimizer, noise, distribute)
+        self.noise = noise
+        self.distribute = distribute
         self.policy: TeleportPolicy[OptimizerSnapshot] = TeleportPolicy(
             schedule, solver_named(solver), first_step=first_step == "included", noisy=True, undoes=distribute is None
         )
@@ -180,7 +185,7 @@ class Teleporter:
         ``value`` may be None where :attr:`needs_loss` is False, ``loss`` None for closures with a backward.
         """
         self.moved, self._looked = False, True
-        if value is not None and self.live.distribute is None:
+        if value is not None and self.distribute is None:
             value = agreed(value, self.optimizer.param_groups[0]["params"][0].device)
         undone = self.policy.monitor.back is not None and self._undo_if_risen(loss, value)
         due = not undone and self._due(math.nan if value is None else value)
@@ -284,22 +289,32 @@ class Teleporter:
         *,
         level: float,
         due: bool,
-        other: Loss | None = None,
+        other: Loss | Batches | None = None,
     ) -> TeleportStep:
         """Teleport on ``loss`` and make the move; ``other`` is a loss on other samples, on which it must not rise."""
         self.moved = False
         back = OptimizerSnapshot.now(self.optimizer) if self.policy.undoes else None
-        unit = _unit(loss)
+        unit, limit = _unit(loss), StabilityLimit.of(innermost(self.optimizer))
+        parameters = moving(self.optimizer)
+        live, unused = ParametersObjective(parameters, loss, noise=self.noise, random_state=random_state), None
+        if isinstance(loss, Batches) and loss.unused:
+            other = Batches(loss.loss, loss.unused)
+        if other is not None and self.distribute is None:
+            unused = ParametersObjective(parameters, other, noise=self.noise)
         try:
-            taken, self.moved = self.live.make(self.policy, loss, other, due=due, random_state=random_state)
-        finally:
-            self.spent += unit * self.live.spent.gradient_equivalents
+            taken, self.moved, cost = make_move(self.policy, live, unused, limit, self.distribute, due=due)
+        except Exception as error:
+            self.spent += unit * live.cost.gradient_equivalents
+            if isinstance(error, NotDeterministicError) and self.noise == "refuse":
+                raise NotDeterministicError(f"{error} {_REPLAY}") from None
+            raise  # with "replay" what differs are other random numbers than torch's
+        self.spent += unit * cost.gradient_equivalents
         if self.moved and back is not None:
             back.follow()
             self.policy.watch(level, back)
         if self.moved and self.momentum == "reset":
             self.optimizer.state.clear()
-        result = taken.told(self.moved, replace(self.live.spent, seconds=taken.move.result.cost.seconds))
+        result = taken.told(self.moved, replace(cost, seconds=taken.move.result.cost.seconds))
         self.policy.made(taken, self.moved, unit * result.cost.gradient_equivalents, due=due)
         self.last_teleport = result
         LOG.info("teleport before step %d: %s", self.iteration - due, result.message)  # steps count from 0

@@ -10,18 +10,17 @@ from it are undone: where anyone else has changed the parameters (a checkpoint, 
 
 from __future__ import annotations
 
-import math
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from levelport.objective import Cost, NotDeterministicError, Objective, ObjectiveError
-from levelport.objectives.batches import Batches, Loss
+from levelport.objective import Cost, Objective, ObjectiveError
+from levelport.objectives.batches import Loss
 from levelport.objectives.distributed import agreed, data_parallel
 from levelport.objectives.isolation import RandomState, restoring
 from levelport.objectives.parameters import ParametersObjective
@@ -32,8 +31,6 @@ from levelport.optim.first_step import StabilityLimit, Taken, check_unused
 from levelport.optim.policy import TeleportPolicy
 from levelport.optim.polyak import PolyakSGD
 from levelport.optim.schedules import Schedule
-
-_REPLAY = "Or pass noise='replay', with which every evaluation of a teleport sees the same random numbers."
 
 
 def check_optimizer(optimizer: object, *, reset: bool) -> None:
@@ -133,7 +130,7 @@ class OptimizerSnapshot:
     Attributes:
         parameters: those that it may move.
         x: what they were, flat.
-        state: the optimizer's, as it was.
+        state: the optimizer's, as it was, by the numbers of parameters: what torch's checkpoints have for them.
         seen: fingerprint of the parameters after the last step; None where that is unknown.
     """
 
@@ -147,7 +144,8 @@ class OptimizerSnapshot:
         """The parameters and the state as they stand."""
         parameters = trainable(optimizer)
         x = torch.cat([p.detach().reshape(-1) for p in parameters])
-        return cls(parameters, x, _copied(optimizer.state))
+        numbers: dict[Any, int] = {p: number for number, p in enumerate(_parameters(optimizer))}
+        return cls(parameters, x, {numbers.get(key, key): _clone(entry) for key, entry in optimizer.state.items()})
 
     def follow(self) -> None:
         """The move has been made, or the optimizer has taken a step."""
@@ -173,94 +171,53 @@ class OptimizerSnapshot:
         for p, part in zip(self.parameters, parts, strict=True):
             p.detach().copy_(part.view_as(p))
         torch.clear_autocast_cache()  # copies in half precision of what the parameters were
+        known: dict[Any, Tensor] = dict(enumerate(_parameters(optimizer)))
         optimizer.state.clear()
-        optimizer.state.update(self.state)
+        optimizer.state.update({known.get(number, number): entry for number, entry in self.state.items()})
 
     def state_dict(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        """The same with the numbers of parameters in place of the parameters themselves."""
-        # As in torch's own checkpoints, state under keys that are no parameters keeps them.
-        numbers: dict[Any, int] = {p: number for number, p in enumerate(_parameters(optimizer))}
-        return {
-            "parameters": [numbers[p] for p in self.parameters],
-            "x": self.x,
-            "state": _copied({numbers.get(key, key): entry for key, entry in self.state.items()}),
-        }
+        """Plain numbers and tensors."""
+        numbers = {p: number for number, p in enumerate(_parameters(optimizer))}
+        return {"parameters": [numbers[p] for p in self.parameters], "x": self.x, "state": _clone(self.state)}
 
     @classmethod
     def of(cls, state_dict: dict[str, Any], optimizer: torch.optim.Optimizer) -> OptimizerSnapshot:
         """The inverse of :meth:`state_dict`."""
-        known = _parameters(optimizer)
+        known = dict(enumerate(_parameters(optimizer)))
         parameters = [known[number] for number in state_dict["parameters"]]
-        numbered: dict[Any, Tensor] = dict(enumerate(known))
-        state = {}
-        for number, entry in state_dict["state"].items():
-            key = numbered.get(number, number)
-            state[key] = _beside(entry, optimizer.state.get(key)) if isinstance(entry, dict) else _clone(entry)
+        state = {
+            number: _clone(entry, beside=optimizer.state.get(known.get(number, number)))
+            for number, entry in state_dict["state"].items()
+        }
         return cls(parameters, state_dict["x"].to(parameters[0].device), state)
 
 
-@dataclass
-class LiveMoves:
-    """Makes moves where the parameters live.
+def make_move(
+    policy: TeleportPolicy[OptimizerSnapshot],
+    live: ParametersObjective,
+    unused: ParametersObjective | None,
+    limit: StabilityLimit,
+    distribute: Callable[[Objective], Objective] | None,
+    *,
+    due: bool,
+) -> tuple[Taken, bool, Cost]:
+    """Teleport on ``live`` and write the move into its parameters, as far as f on ``unused`` samples does not rise.
 
-    Args:
-        optimizer: whose parameters move.
-        noise, distribute: see :class:`~levelport.Teleporter`.
-
-    Attributes:
-        spent: evaluations of the last move, also where it has failed.
+    Returns the move, whether the parameters moved, and the cost.
     """
-
-    optimizer: torch.optim.Optimizer
-    noise: Literal["refuse", "replay"]
-    distribute: Callable[[Objective], Objective] | None
-    spent: Cost = field(default_factory=Cost)
-
-    def make(
-        self,
-        policy: TeleportPolicy[OptimizerSnapshot],
-        loss: Loss | Batches,
-        other: Loss | None,
-        *,
-        due: bool,
-        random_state: RandomState | None,
-    ) -> tuple[Taken, bool]:
-        """Teleport on ``loss`` and move there, if ``other``, a loss on other samples, does not rise.
-
-        Returns the move, and whether the parameters moved.
-        """
-        self.spent = Cost()
-        inner = ParametersObjective(moving(self.optimizer), loss, noise=self.noise, random_state=random_state)
-        start, generators = inner.current(), RandomState.capture(inner.device)
-        end = start
-        try:
-            with restoring(generators.restore), restoring(lambda: inner.load(end)):
-                objective = data_parallel(inner, start) if self.distribute is None else self.distribute(inner)
-                before = objective.at(start, curvature=True)
-                taken = policy.move(objective, before, StabilityLimit.of(innermost(self.optimizer)), due=due)
-                unused = self._unused(loss, other)
-                self.spent = objective.cost
-                if unused is not None and taken.point is not before:
-                    taken = check_unused(objective, unused, before, taken)
-                    self.spent = objective.cost + unused.cost
-                end = taken.point.x if taken.point is not before else start
-        except NotDeterministicError as error:
-            self.spent = inner.cost
-            if self.noise == "replay":  # what differs are other random numbers than torch's
-                raise
-            raise NotDeterministicError(f"{error} {_REPLAY}") from None
-        if not policy.first_step and math.isnan(taken.unused_change):
-            self.spent = taken.move.result.cost
-        return taken, end is not start
-
-    def _unused(self, loss: Loss | Batches, other: Loss | Batches | None) -> Objective | None:
-        """The loss on samples that a teleport on ``loss`` does not use, as far as there is one."""
-        if isinstance(loss, Batches) and loss.unused:
-            other = Batches(loss.loss, loss.unused)
-        if other is None or self.distribute is not None:
-            return None
-        inner = ParametersObjective(moving(self.optimizer), other, noise=self.noise)
-        return data_parallel(inner, inner.current())
+    start, generators = live.current(), RandomState.capture(live.device)
+    end = start
+    with restoring(generators.restore), restoring(lambda: live.load(end)):
+        objective = data_parallel(live, start) if distribute is None else distribute(live)
+        before = objective.at(start, curvature=True)
+        taken = policy.move(objective, before, limit, due=due)
+        cost = objective.cost if policy.first_step else taken.move.result.cost
+        if unused is not None and taken.point is not before:
+            other = data_parallel(unused, unused.current())
+            taken = check_unused(objective, other, before, taken)
+            cost = objective.cost + other.cost
+        end = taken.point.x if taken.point is not before else start
+    return taken, end is not start, cost
 
 
 def tell_of_steps(optimizer: torch.optim.Optimizer, stepped: Callable[[], object]) -> None:
@@ -288,27 +245,15 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def _copied(state: Any) -> dict[Any, Any]:
-    """A copy of an optimizer's state: tensors cloned, keys (the parameters) as they are."""
-    return {key: _clone(value) for key, value in state.items()}
-
-
-def _beside(entry: dict[str, Any], present: Any) -> dict[str, Any]:
-    """A copy of ``entry``, each tensor on the device of the optimizer's own one of that name, if it has one.
+def _clone(value: Any, beside: Any = None) -> Any:
+    """A copy of an entry of a state; its tensors on the devices of those in ``beside``, where they have the same place.
 
     A checkpoint may have been loaded to another device; torch does not record which state tensors follow the
     parameter's device.
     """
-    copy, present = _clone(entry), present if isinstance(present, dict) else {}
-    for name, value in copy.items():
-        if isinstance(value, Tensor) and isinstance(own := present.get(name), Tensor):
-            copy[name] = value.to(own.device)
-    return copy
-
-
-def _clone(value: Any) -> Any:
     if isinstance(value, Tensor):
-        return value.detach().clone()
+        return value.detach().to(beside.device if isinstance(beside, Tensor) else value.device, copy=True)
     if isinstance(value, dict):
-        return {key: _clone(entry) for key, entry in value.items()}
+        present = beside if isinstance(beside, dict) else {}
+        return {key: _clone(entry, present.get(key)) for key, entry in value.items()}
     return list(value) if isinstance(value, list) else value

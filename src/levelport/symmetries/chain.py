@@ -42,9 +42,6 @@ class Chain:
         before = self.layers[junction]
         return before.out_features if isinstance(before, nn.Linear) else before.out_channels
 
-    def __str__(self) -> str:
-        return " → ".join(self.names)
-
 
 def chain_of(module: nn.Module, layers: Sequence[str] | None = None) -> Chain:
     """Return the layers of ``module`` in a row.

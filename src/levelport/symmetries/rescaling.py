@@ -153,7 +153,7 @@ class Balance(SymmetrySolver):
     def scales(self, group: ScaleGroup, start: Point) -> Tensor:
         """Those of the minimum in the box; units without weight on one side stay as they are."""
         squares = start.x.double().square()
-        scales = group.ones(squares)
+        scales = squares.new_ones(group.units)
         for _ in range(100):
             before = scales.clone()
             for block in group.blocks:
@@ -169,7 +169,7 @@ class Balance(SymmetrySolver):
 
 def _sweep(group: ScaleGroup, squares: Tensor, box: float, order: Iterable[slice]) -> tuple[float, Tensor]:
     """‖∇f‖² at a vertex that no change of one layer improves, and its scales."""
-    scales, blocks = group.ones(squares), list(order)
+    scales, blocks = squares.new_ones(group.units), list(order)
     for _ in range(20):  # each sweep raises the norm, and there are finitely many vertices
         before = scales.clone()
         for block in blocks:

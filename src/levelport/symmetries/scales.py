@@ -65,10 +65,6 @@ class ScaleGroup:
         """Hidden units in all."""
         return self.blocks[-1].stop
 
-    def ones(self, like: Tensor) -> Tensor:
-        """The identity."""
-        return like.new_ones(self.units)
-
     def stretch(self, scales: Tensor) -> Tensor:
         """D, as a vector."""
         extended = torch.cat([scales, scales.new_ones(1)])

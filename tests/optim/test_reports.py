@@ -1,0 +1,108 @@
+"""What a teleporter says of a run: its summary, its warnings, the log, the help."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import pydoc
+import warnings
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from levelport.optim import At, Every, Teleported, Teleporter
+
+
+def problem() -> tuple[nn.Module, Tensor, Tensor]:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 1)), torch.randn(64, 5), torch.randn(64, 1)
+
+
+def test_summary_counts_what_hooks_saw() -> None:
+    model, x, y = problem()
+    optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.05), Every(5, start=2))
+    kinds: list[str] = []
+    costs: list[float] = []
+    optimizer.register_teleport_hook(lambda result: kinds.append(result.kind))
+    optimizer.register_teleport_hook(lambda result: costs.append(result.cost.gradient_equivalents))
+    for _ in range(30):
+        optimizer.step(lambda: nn.functional.mse_loss(model(x), y))
+    teleporter = optimizer.teleporter
+    assert len(kinds) == 6
+    moved = sum(kind != "none" for kind in kinds)
+    assert teleporter.spent == pytest.approx(30.0 + moved + sum(costs))  # a gradient again after every move
+    text = teleporter.summary()
+    assert "every 5 steps from step 2, 30 steps" in text
+    assert "tried      6 teleports" in text
+    assert f"made       {kinds.count('teleport')} teleports, {kinds.count('descent')} descents; 0 undone" in text
+    assert f"{sum(costs):g} of {teleporter.spent:g} gradient equivalents" in text
+    assert "declined" not in text
+
+
+def test_undone_moves_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    model, x, y = problem()
+    teleporter = Teleporter(torch.optim.SGD(model.parameters(), lr=0.01), At(10))
+
+    def run() -> None:
+        for number in range(14):
+            teleporter.maybe(lambda: nn.functional.mse_loss(model(x), y))
+            teleporter.optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            teleporter.optimizer.param_groups[0]["lr"] = 30.0 if number == 12 else 0.01
+            teleporter.optimizer.step()
+
+    with caplog.at_level(logging.WARNING, "levelport"), pytest.warns(UserWarning, match="a teleport was undone"):
+        run()
+    assert teleporter.undone == 1
+    assert "1 undone" in teleporter.summary()
+    assert [record.name for record in caplog.records] == ["levelport"]
+    assert "a teleport was undone" in caplog.text
+
+
+def test_declined_steps_warn_once_and_are_logged_again(caplog: pytest.LogCaptureFixture) -> None:
+    weight, steps = nn.Parameter(torch.ones(2)), 0
+    optimizer = Teleported(torch.optim.SGD([weight], lr=1e-3))
+
+    def loss() -> Tensor:
+        return weight.square().sum() + 1.0 * (steps % 2)
+
+    with caplog.at_level(logging.WARNING, "levelport"), warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for steps in range(401):  # noqa: B007
+            optimizer.step(loss)
+    (warning,) = seen
+    for words in ("no teleport in 200 steps", "losses jump by", "the limit is 4 %", "teleport_on=", "Every(50)"):
+        assert words in str(warning.message)
+    assert warning.filename == __file__
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
+        "no teleport in 200 steps",
+        "no teleport in 400 steps",
+    ]
+    assert "declined   for 401 steps: losses jump by" in optimizer.teleporter.summary()
+
+
+def test_state_of_a_policy_is_plain_numbers() -> None:
+    model, x, y = problem()
+    teleporter = Teleporter(torch.optim.SGD(model.parameters(), lr=0.05), Every(5))
+    for _ in range(7):
+        teleporter.maybe(lambda: nn.functional.mse_loss(model(x), y))
+    assert teleporter.policy.monitor.watching
+    state = teleporter.policy.state_dict()
+    resumed = Teleporter(teleporter.optimizer, Every(5))
+    resumed.policy.load_state_dict(json.loads(json.dumps(state)), teleporter.policy.monitor.back)
+    assert resumed.policy.state_dict() == state
+    assert resumed.policy.monitor.watching
+
+
+@pytest.mark.parametrize("kind", [Teleported, Teleporter])
+def test_help_documents_every_argument(kind: type) -> None:
+    text = pydoc.plain(pydoc.render_doc(kind))
+    assert text.index("Args:") < text.index("Methods defined here")
+    assert [
+        name for name in inspect.signature(Teleported).parameters if f"{name}:" not in (Teleported.__doc__ or "")
+    ] == []
+    named = [name.strip() for name in text.split("see :class:`~levelport.Teleported`")[0].replace(":", ",").split(",")]
+    if kind is Teleporter:
+        assert {"solver", "momentum", "teleport_on", "noise", "first_step", "distribute"} <= set(named)

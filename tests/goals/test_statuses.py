@@ -206,3 +206,17 @@ def test_fuzz_cases() -> None:
         case, rng = fuzz_goals.make(number), random.Random(number)
         for check in (fuzz_goals.check_interval, fuzz_goals.check_improve):
             assert check(case, rng)[0] == [], case.text
+
+
+@pytest.mark.parametrize("bend", [1.0, 3.0])
+@pytest.mark.parametrize("d", [2, 5])
+def test_end_across_a_symmetric_valley_is_no_saddle(bend: float, d: int) -> None:
+    """On the axis of symmetry of a banana h is stationary on the level, but its end lies in the arms."""
+
+    def f(v: Tensor) -> Tensor:
+        return v[0] ** 2 + (v[1] - bend * v[0] ** 2) ** 2 + v[2:].square().sum()
+
+    end = levelport.interval(f, torch.zeros(d, dtype=DTYPE), [1], rise=1.0).ends[0][1]
+    arm = 1.0 - 0.25 / bend**2  # v₀² at the end
+    assert end.bound == pytest.approx(bend * arm + math.sqrt(1.0 - arm), rel=5e-3)
+    assert end.success

@@ -19,14 +19,13 @@ import torch
 from torch import Tensor
 
 from levelport import checks
-from levelport.goals._interval import MAX_COST
 from levelport.goals.chart import Chart, Region, Site
 from levelport.goals.ends import Task
 from levelport.goals.goal import LinearGoal
 from levelport.goals.quantities import Quantities
 from levelport.goals.result import ContourResult, End
-from levelport.goals.setup import Setup, prepare, rise_of
-from levelport.objective import Objective, ObjectiveError
+from levelport.goals.setup import Setup, budget_of, prepare, rise_of
+from levelport.objective import Objective
 from levelport.objectives.isolation import full_precision
 from levelport.objectives.structure import X
 
@@ -63,17 +62,13 @@ def contour(
         [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     """
     height = rise_of(rise, confidence, freedom=2)
-    checks.number("tol", tol, above=0.0, below=1.0)
     checks.whole("points", points, at_least=3)
-    budget = MAX_COST if max_cost is None else max_cost
-    checks.number("max_cost", budget, above=0.0)
+    budget = budget_of(tol, max_cost)
     if not isinstance(entries, tuple | list) or len(entries) != 2 or entries[0] == entries[1]:
         raise ValueError(f"entries must be the positions of two different entries of x, not {entries!r}.")
     began = time.perf_counter()
     both = Quantities(x, list(entries), names, called="entries")
     setup = prepare(fun, x, rise=height, ends=None, refine=refine)
-    if setup.trouble:
-        raise ObjectiveError(f"no contour can be computed: {setup.trouble}.")
     with full_precision(setup.objective.device):
         plane = _Plane(setup, setup.task(height, tol), both)
         found = [plane.along(2.0 * math.pi * index / points, budget) for index in range(points)]

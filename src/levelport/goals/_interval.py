@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Generic, cast
 
 import torch
 from torch import Tensor
@@ -16,14 +16,12 @@ from levelport.goals.ends import STEPS, Task
 from levelport.goals.goal import LinearGoal
 from levelport.goals.quantities import Quantities, Quantity
 from levelport.goals.result import End, EndStatus, IntervalResult
-from levelport.goals.setup import Setup, prepare, rise_of
+from levelport.goals.setup import Setup, budget_of, prepare, rise_of
 from levelport.objective import Cost, Objective, ObjectiveError
 from levelport.objectives.isolation import full_precision
 from levelport.objectives.structure import X
 
-MAX_COST = 2000.0
-"""Gradient equivalents per end where none are given: curved ends of the test problems took up to 1100."""
-
+_SIDES = {"lower": 1.0, "upper": -1.0}  # the sign of the quantity that is lowered
 _RESTARTS = 3  # from lower minima
 _PASSES = 3  # of comparing ends with each other
 _FEW = 20  # quantities up to which functions are evaluated at each other's ends
@@ -82,35 +80,30 @@ def interval(
         (0.27, 2.02)
     """
     height = rise_of(rise, confidence)
-    checks.number("tol", tol, above=0.0, below=1.0)
-    budget = MAX_COST if max_cost is None else max_cost
-    checks.number("max_cost", budget, above=0.0)
+    budget = budget_of(tol, max_cost)
     if callback is not None:
         checks.function("callback", callback, of="end")
     began = time.perf_counter()
     quantities, earlier = Quantities(x, quantity, names), Cost()
 
-    def search(x: X) -> tuple[Setup[X], list[list[End[X]]]]:
+    def search(x: X) -> tuple[Setup[X], _Ends[X]]:
         setup = prepare(fun, x, rise=height, ends=2 * len(quantities), refine=refine, bounds=bounds)
         with full_precision(setup.objective.device):
-            return setup, _all_ends(setup, quantities, height, tol, budget, callback)
+            return setup, _Ends(setup, quantities, height, tol, budget, callback)
 
     setup, found = search(x)
-    below = _below(found)
     for _ in range(_RESTARTS if refine else 0):
-        if not below:
+        lower = found.lower_minimum()
+        if lower is None:
             break
         try:
-            again = search(cast("X", min(below, key=lambda end: end.minimum_value).minimum))
+            again = search(cast("X", lower.minimum))
         except ObjectiveError:  # f has no minimum there
             break
         earlier += setup.spent
         setup, found = again
-        below = _below(found)
-    if below:
-        found = [[_doubted(end) for end in both] for both in found]
-    pairs = tuple((lower, upper) for lower, upper in found)
-    estimates = [goal.at(setup.outer(setup.point)).value for goal in quantities.goals]
+    lower = found.lower_minimum()
+    ends = tuple((_doubted(a), _doubted(b)) if lower is not None else (a, b) for a, b in found.ends)
     spent = earlier + setup.spent + quantities.cost
     notes = list(setup.notes)
     if confidence is not None and 0.0 <= setup.point.value < height:
@@ -118,110 +111,115 @@ def interval(
             f"f(x) = {setup.point.value:.4g} is below the rise {height:.4g}: is f a mean? A confidence needs the sum "
             "of the negative log-likelihood over all samples"
         )
-    notes += {f"failed: {end.detail}": None for both in found for end in both if end.status is EndStatus.FAILED}
+    failed = (f"failed: {end.detail}" for both in ends for end in both if end.status is EndStatus.FAILED)
+    notes += dict.fromkeys(failed)  # each once
     return IntervalResult(
-        estimate=quantities.shaped(estimates),
-        lower=quantities.shaped([lower.bound for lower, _ in pairs]),
-        upper=quantities.shaped([upper.bound for _, upper in pairs]),
-        wald_lower=quantities.shaped([lower.wald for lower, _ in pairs]),
-        wald_upper=quantities.shaped([upper.wald for _, upper in pairs]),
-        ends=pairs,
         names=tuple(quantities.names),
-        estimates=tuple(estimates),
+        estimate=quantities.shaped(found.estimates),
+        lower=quantities.shaped([lower.bound for lower, _ in ends]),
+        upper=quantities.shaped([upper.bound for _, upper in ends]),
+        wald_lower=quantities.shaped([lower.wald for lower, _ in ends]),
+        wald_upper=quantities.shaped([upper.wald for _, upper in ends]),
+        ends=ends,
+        estimates=tuple(found.estimates),
         x=setup.assembled(setup.outer(setup.point)),
         value=setup.point.value,
         rise=height,
         confidence=confidence,
         decrement=setup.decrement / height,
-        minimum=min(below, key=lambda end: end.minimum_value).minimum if below else None,
+        minimum=lower.minimum if lower is not None else None,
         setup=setup.cost,
         cost=replace(spent, seconds=time.perf_counter() - began),
         notes=tuple(notes),
     )
 
 
-def _below(found: list[list[End[X]]]) -> list[End[X]]:
-    """The ends on whose way f was lower than at the minimizer."""
-    return [end for both in found for end in both if end.minimum is not None]
-
-
-def _all_ends(
-    setup: Setup[X],
-    quantities: Quantities[X],
-    rise: float,
-    tol: float,
-    max_cost: float,
-    callback: Callable[[End[X]], object] | None,
-) -> list[list[End[X]]]:
+class _Ends(Generic[X]):
     """The ends of one quantity after the other, then those again that the points of others exceed."""
-    task = setup.task(rise, tol) if not setup.trouble else None
-    stopped = False
-    ends: list[list[End[X]]] = []
-    points: list[Tensor] = []  # in the coordinates of the region
-    for name, goal in zip(quantities.names, quantities.goals, strict=True):
-        both: list[End[X]] = []
-        for side in ("lower", "upper"):
-            if task is None or stopped:
-                detail = setup.trouble or "the callback asked to stop"
-                end = _not_searched(setup, goal, name, side, EndStatus.BUDGET if stopped else EndStatus.FAILED, detail)
-            else:
-                end, found = setup.end(task, setup.goal(goal), name, side, max_cost)
-                points.append(found.site.z)
-                stopped = bool(callback is not None and callback(end))
-            both.append(end)
-        ends.append(both)
-    if task is not None and not stopped and len(ends) > 1:
-        for _ in range(_PASSES):
-            if not _exchange(setup, task, quantities, ends, points, max_cost, callback):
+
+    def __init__(
+        self,
+        setup: Setup[X],
+        quantities: Quantities[X],
+        rise: float,
+        tol: float,
+        max_cost: float,
+        callback: Callable[[End[X]], object] | None,
+    ) -> None:
+        self._setup, self._quantities, self._tol, self._max_cost = setup, quantities, tol, max_cost
+        self._callback, self._stopped = callback, False
+        self._task = setup.task(rise, tol) if not setup.trouble else None
+        self._points: list[Tensor] = []  # in the coordinates of the region
+        x = setup.outer(setup.point)
+        self.estimates = [goal.at(x).value for goal in quantities.goals]
+        self.ends = [[self._end(number, side) for side in _SIDES] for number in range(len(quantities))]
+        for _ in range(_PASSES if len(quantities) > 1 else 0):
+            if self._task is None or self._stopped or not self._exchange(self._task):
                 break
-    return ends
 
+    def lower_minimum(self) -> End[X] | None:
+        """The end on whose way f was lowest, if it was lower than at the minimizer."""
+        below = [end for both in self.ends for end in both if end.minimum is not None]
+        return min(below, key=lambda end: end.minimum_value, default=None)
 
-def _exchange(
-    setup: Setup[X],
-    task: Task,
-    quantities: Quantities[X],
-    ends: list[list[End[X]]],
-    points: list[Tensor],
-    max_cost: float,
-    callback: Callable[[End[X]], object] | None,
-) -> bool:
-    """Search again from points of other ends where a quantity is beyond its own end; whether any end moved.
+    def _end(self, number: int, side: str) -> End[X]:
+        """Search from the minimizer; the start itself with the reason where that is not done."""
+        goal, name = self._quantities.goals[number], self._quantities.names[number]
+        if self._task is None or self._stopped:
+            status = EndStatus.BUDGET if self._stopped else EndStatus.FAILED
+            detail = self._setup.trouble or "the callback asked to stop"
+            x, nan = self._setup.assembled(self._setup.outer(self._setup.point)), math.nan
+            f, value = self._setup.point.value, self.estimates[number]
+            return End(name, side, nan, x, value, f, status, nan, nan, nan, Cost(), 0, detail)
+        end, found = self._setup.end(self._task, self._setup.goal(goal), name, side, self._max_cost)
+        self._points.append(found.site.z)
+        self._report(end)
+        return end
 
-    All ends are points of the region, so a quantity that is larger at one of them than at its own upper end has only
-    reached a local one. Costs nothing for entries of x, and a value per quantity and point otherwise.
-    """
-    moved = False
-    xs = torch.stack([setup.structure.flatten(end.x) for both in ends for end in both])
-    directions = [goal.direction for goal in quantities.goals if isinstance(goal, LinearGoal)]
-    if len(directions) == len(quantities):
-        table = (xs @ torch.stack(directions).T).double()
-    elif len(quantities) <= _FEW:
-        table = torch.tensor([[goal.at(x).value for goal in quantities.goals] for x in xs], dtype=torch.float64)
-    else:
-        return False
-    least = torch.nan_to_num(table, nan=math.inf, posinf=math.inf, neginf=-math.inf).min(dim=0)
-    most = torch.nan_to_num(table, nan=-math.inf, posinf=math.inf, neginf=-math.inf).max(dim=0)
-    extremes = [[values.tolist(), places.tolist()] for values, places in (least, most)]
-    for number, goal in enumerate(quantities.goals):
-        for place, side in enumerate(("lower", "upper")):
-            end = ends[number][place]
-            sign = 1.0 if side == "lower" else -1.0
-            best, where = (extreme[number] for extreme in extremes[place])
-            if not end.status.bounded or not sign * best < sign * end.quantity:
-                continue
-            if abs(best - end.quantity) <= task.tol * abs(end.quantity - goal.at(setup.outer(setup.point)).value):
-                continue
-            again, found = setup.end(task, setup.goal(goal), end.name, side, max_cost, points[where])
-            if sign * again.quantity < sign * end.quantity:
-                ends[number][place] = replace(
-                    again, cost=end.cost + again.cost, wald=end.wald, iterations=end.iterations + again.iterations
-                )
-                points[2 * number + place] = found.site.z
-                moved = True
-                if callback is not None and callback(ends[number][place]):
-                    return False
-    return moved
+    def _report(self, end: End[X]) -> None:
+        self._stopped = self._stopped or bool(self._callback is not None and self._callback(end))
+
+    def _exchange(self, task: Task) -> bool:
+        """Search again from points of other ends where a quantity is beyond its own end; whether any end moved.
+
+        All ends are points of the region, so a quantity that is larger at one of them than at its own upper end has
+        only reached a local one. Costs nothing for entries of x, and a value per quantity and point otherwise.
+        """
+        table = self._values_at_ends()
+        if table is None:
+            return False
+        moved = False
+        for number, goal in enumerate(self._quantities.goals):
+            for place, (side, sign) in enumerate(_SIDES.items()):
+                end = self.ends[number][place]
+                values = torch.nan_to_num(sign * table[:, number], nan=math.inf, posinf=math.inf, neginf=math.inf)
+                where = int(values.argmin())
+                gain = sign * end.quantity - float(values[where])
+                if not end.status.bounded or gain <= self._tol * abs(end.quantity - self.estimates[number]):
+                    continue
+                begin = self._points[where]
+                again, found = self._setup.end(task, self._setup.goal(goal), end.name, side, self._max_cost, begin)
+                if sign * again.quantity < sign * end.quantity:
+                    self.ends[number][place] = again = replace(
+                        again, cost=end.cost + again.cost, wald=end.wald, iterations=end.iterations + again.iterations
+                    )
+                    self._points[2 * number + place] = found.site.z
+                    moved = True
+                    self._report(again)
+                    if self._stopped:
+                        return False
+        return moved
+
+    def _values_at_ends(self) -> Tensor | None:
+        """All quantities at all ends, a row per end; None where that would cost much."""
+        goals = self._quantities.goals
+        xs = torch.stack([self._setup.structure.flatten(end.x) for both in self.ends for end in both])
+        directions = [goal.direction for goal in goals if isinstance(goal, LinearGoal)]
+        if len(directions) == len(goals):
+            return (xs @ torch.stack(directions).T).double()
+        if len(goals) <= _FEW:
+            return torch.tensor([[goal.at(x).value for goal in goals] for x in xs], dtype=torch.float64)
+        return None
 
 
 def _doubted(end: End[X]) -> End[X]:
@@ -229,11 +227,3 @@ def _doubted(end: End[X]) -> End[X]:
     if end.status is EndStatus.CERTIFIED and end.iterations > STEPS:
         return replace(end, status=EndStatus.CURVED, detail="f has a lower minimum, so the region has several basins")
     return end
-
-
-def _not_searched(setup: Setup[X], goal: Objective, name: str, side: str, status: EndStatus, detail: str) -> End[X]:
-    """The start itself with the reason."""
-    nan = math.nan
-    flat = setup.outer(setup.point)
-    value, x = goal.at(flat).value, setup.assembled(flat)
-    return End(name, side, nan, x, value, setup.point.value, status, nan, nan, nan, Cost(), 0, detail)

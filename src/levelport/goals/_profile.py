@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 from levelport import checks
-from levelport.goals._interval import MAX_COST
-from levelport.goals.ends import Found, Task, descended
+from levelport.goals.ends import Task, descended
 from levelport.goals.quantities import Quantities, Quantity
 from levelport.goals.result import End, ProfileResult
-from levelport.goals.setup import Setup, prepare
-from levelport.objective import Objective, ObjectiveError
+from levelport.goals.setup import Setup, budget_of, prepare
+from levelport.goals.wald import Search
+from levelport.objective import Objective
 from levelport.objectives.isolation import full_precision
 from levelport.objectives.structure import X
 
 _JUMP = 2.0  # an end's move between two rises, in units of its price, from which it jumped
-_SHARES = 0.25, 0.5, 0.75  # of the way to the larger region's end, which have to lie in that region
+_SHARES = 0.25, 0.5, 0.75  # of the way to another valley, which have to lie in the region
 
 
 def profile(
@@ -39,8 +39,8 @@ def profile(
 ) -> ProfileResult[X]:
     """Find the ends of a quantity for several rises, which trace its profile likelihood.
 
-    The points (end, f(x) + rise) lie on the profile, the smallest f for a given value of the quantity. Every end starts
-    from that of the next smaller rise, and ends that do not agree with their neighbours are searched for again.
+    The points (end, f(x) + rise) lie on the profile, the smallest f for a given value of the quantity. Ends that do not
+    agree with their neighbors are searched for again from them.
 
     Args:
         rises: above f(x), positive; for a likelihood 0.5, 1.92 and 3.32 are 68, 95 and 99 %.
@@ -54,15 +54,11 @@ def profile(
         [1.0, 2.0]
     """
     heights = sorted(_checked(rises))
-    checks.number("tol", tol, above=0.0, below=1.0)
-    budget = MAX_COST if max_cost is None else max_cost
-    checks.number("max_cost", budget, above=0.0)
+    budget = budget_of(tol, max_cost)
     began = time.perf_counter()
     quantities = Quantities(x, quantity, names)
     ends = 2 * len(quantities) * len(heights)
     setup = prepare(fun, x, rise=heights[0], ends=ends, refine=refine, bounds=bounds)
-    if setup.trouble:
-        raise ObjectiveError(f"no profile can be computed: {setup.trouble}.")
     found: list[tuple[tuple[End[X], End[X]], ...]] = []
     with full_precision(setup.objective.device):
         tasks = [setup.task(height, tol) for height in heights]
@@ -94,22 +90,18 @@ class _Side(Generic[X]):
     ) -> None:
         self._setup, self._tasks, self._goal, self._name, self._side = setup, tasks, goal, name, side
         self._max_cost, self._sign = max_cost, 1.0 if side == "lower" else -1.0
-        self._found: list[tuple[End[X], Found]] = []
+        self._found: list[tuple[End[X], Search]] = []
 
     def ends(self) -> list[End[X]]:
         """One per rise, in ascending order."""
-        begin: Tensor | None = None
-        for place, task in enumerate(self._tasks):
-            self._found.append(self._search(task, begin))
-            begin = self._found[-1][1].site.z if task.region.chart.whitens else None
-            self._outwards(place)
+        self._found = [self._search(task) for task in self._tasks]
         for place in reversed(range(len(self._tasks) - 1)):
             self._inwards(place)
         for place in range(len(self._tasks)):
             self._outwards(place)
         return [end for end, _ in self._found]
 
-    def _search(self, task: Task, begin: Tensor | None) -> tuple[End[X], Found]:
+    def _search(self, task: Task, begin: Tensor | None = None) -> tuple[End[X], Search]:
         return self._setup.end(task, self._goal, self._name, self._side, self._max_cost, begin)
 
     def _outwards(self, place: int) -> None:
@@ -119,17 +111,17 @@ class _Side(Generic[X]):
 
     def _inwards(self, place: int) -> None:
         """Search again from the end of the next larger rise, if the quantity jumped between them."""
-        (end, _), (larger, found) = self._found[place : place + 2]
+        (end, _), (larger, _) = self._found[place : place + 2]
         task, outer = self._tasks[place : place + 2]
         price = min(end.price, larger.price) if larger.price > 0.0 else end.price
         moved = self._sign * (end.bound - larger.bound)
         if not (end.status.bounded and moved > _JUMP * price * (outer.region.unit - task.region.unit)):
             return
-        here = self._coordinates(place, place + 1)
-        between = (outer.region.at(torch.lerp(here, found.site.z, share)) for share in _SHARES)
-        if all(site.feasible for site in between):  # else it may lie in another component
-            z = descended(task, self._coordinates(place + 1, place))
-            if z is not None:
+        z = descended(task, self._coordinates(place + 1, place))
+        if z is not None:
+            here = self._coordinates(place, place)
+            between = (task.region.at(torch.lerp(here, z, share)) for share in _SHARES)
+            if all(site.feasible for site in between):  # else it may lie in another component
                 self._again(place, z)
 
     def _coordinates(self, place: int, other: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 With the Hessian at the minimizer as coordinates, regular likelihoods take two to five Wald steps. Searches that needed
 six or more ended, by the Wald step's own test, up to 88 % short of the end in curved valleys (double exponential,
-overlapping peaks). So after five steps feasible SQP takes over, in the same coordinates and with the pairs found, and
+overlapping peaks). So after five steps feasible SQP takes over, in the same coordinates, and
 its answer is certified only if a Newton step along the level, with exact products, predicts no gain either.
 """
 
@@ -22,14 +22,13 @@ from levelport.goals.pairs import Pairs
 from levelport.goals.recycled import Recycled
 from levelport.goals.result import EndStatus
 from levelport.goals.verify import SecondLook, second_look
-from levelport.goals.wald import Limits, Search, repeated_wald
+from levelport.goals.wald import Search, repeated_wald
 
 STEPS = 5  # Wald steps after which a region counts as curved
 _INEXACT = 1e-4  # relative error of the Wald width's square, where the inverse Hessian is found by conjugate gradients
 _STRICTER = 0.3  # factor of the tolerance there
 _BENT = 0.3  # curvature along a step, relative to that at the minimizer, below which a region counts as curved
-_FAR = 100.0  # Wald widths after which there is no end
-_ANGLES = (1e-4, 1e-4, 1e-5, 1e-5, 1e-6, 1e-6)  # of feasible SQP, while a second look still sees a gain
+_ANGLES = (1e-4, 1e-5, 1e-6)  # of feasible SQP, while a second look still sees a gain
 _LARGEST = 100  # dimension up to which there is a second look, which takes as many products
 _SOFT = 0.5  # curvature along the level, relative to that at the minimizer, below which a farther end may lie behind
 _LENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # at which it is looked for, where the region's radius is about 1.4
@@ -37,15 +36,6 @@ _MORE = 1e-3  # slack that a point there must have gained
 _ITERATIONS = 3000
 _SHRINKINGS = 12
 _DESCENT = 100  # steps into a smaller region
-
-
-class Found:
-    """An end in the coordinates of the region, at first that of the Wald steps; ``wald`` is the Wald interval's."""
-
-    def __init__(self, search: Search, wald: float) -> None:
-        self.site, self.reading, self.origin, self.wald = search.site, search.reading, search.origin, wald
-        self.angle, self.price, self.iterations = search.angle, search.price, search.iterations
-        self.status, self.detail = EndStatus.CERTIFIED, ""
 
 
 @dataclass(frozen=True)
@@ -66,48 +56,47 @@ class Task:
     at_bound: bool = False
 
 
-def find_end(task: Task, aim: Aim, spent: Callable[[], bool], begin: Tensor | None = None) -> Found:
-    """The end of h in the direction of ``aim``, searched for from the minimizer or from ``begin``."""
+def find_end(task: Task, aim: Aim, spent: Callable[[], bool], begin: Tensor | None = None) -> Search:
+    """Search for the end of h in the direction of ``aim``, from the minimizer or from ``begin``."""
     origin = aim.at(task.start)
+    search = Search(task.start, origin, origin.value)
     if not origin.finite:
-        return _failed(task, origin, f"at x the quantity is {origin.point.value}, or its gradient is not finite")
-    start, wald = task.start, math.nan
+        return _failed(search, f"at x the quantity is {origin.point.value}, or its gradient is not finite")
     if begin is not None:
-        start = _shrunk(task, begin)
+        search.site = _shrunk(task, begin)
     elif task.at_bound or _stationary(origin):
-        start = _displaced(task)
-    reading = origin if start is task.start else aim.at(start)
-    if begin is None and start is not task.start and (not reading.finite or _stationary(reading)):
-        return _failed(task, origin, "the quantity does not change around x")
+        search.site = _displaced(task)
+    moved = search.site is not task.start
+    if moved:
+        search.reading = aim.at(search.site)
+    if begin is None and moved and (not search.reading.finite or _stationary(search.reading)):
+        return _failed(Search(task.start, origin, origin.value), "the quantity does not change around x")
     tol, exact = task.tol, True
     if task.recycled is not None:
-        exact = task.recycled.solve(reading.gradient, relative=_INEXACT, stop=lambda _: spent())
+        exact = task.recycled.solve(search.reading.gradient, relative=_INEXACT, stop=lambda _: spent())
         tol *= _STRICTER
-    if begin is not None or start is task.start:
+    if begin is not None or not moved:
         p = origin.gradient
-        wald = math.sqrt(2.0 * float(p @ (p if task.recycled is None else task.recycled(p))))
+        search.wald = math.sqrt(2.0 * float(p @ (p if task.recycled is None else task.recycled(p))))
     pairs = Pairs.around_identity(task.recycled)
-    search = Search(start, reading, origin.value, wald)
-    repeated_wald(task.region, aim, search, pairs, Limits(tol, STEPS, _FAR, spent))
-    found = Found(search, wald)
-    if search.unbounded:
-        found.status = EndStatus.UNBOUNDED
+    repeated_wald(task.region, aim, search, pairs, tol=tol, steps=STEPS, spent=spent)
+    if search.too_far(search.reading):
+        search.status = EndStatus.UNBOUNDED
     elif not (search.converged and exact and search.least >= _BENT):
-        _take_over(task, aim, search, pairs, found, spent)
-    if not found.reading.value < origin.value:
-        found.site, found.reading, found.angle, found.price = task.start, origin, math.nan, 0.0
-        if found.status is not EndStatus.BUDGET:
-            found.status = EndStatus.CERTIFIED if start is not task.start else EndStatus.FAILED
-        found.detail = "the quantity is stationary at x" if start is not task.start else "no step improves the quantity"
-    if task.region.lowest.site is not None and found.status is not EndStatus.FAILED:
-        found.status = EndStatus.NEW_MINIMUM
-    return found
+        _take_over(task, aim, search, spent)
+    if not search.reading.value < origin.value:
+        search.site, search.reading, search.angle, search.price = task.start, origin, math.nan, 0.0
+        if search.status is not EndStatus.BUDGET:
+            search.status = EndStatus.CERTIFIED if moved else EndStatus.FAILED
+        search.detail = "the quantity is stationary at x" if moved else "no step improves the quantity"
+    if task.region.lowest.site is not None and search.status is not EndStatus.FAILED:
+        search.status = EndStatus.NEW_MINIMUM
+    return search
 
 
-def _failed(task: Task, origin: Reading, detail: str) -> Found:
-    found = Found(Search(task.start, origin, origin.value), math.nan)
-    found.status, found.detail = EndStatus.FAILED, detail
-    return found
+def _failed(search: Search, detail: str) -> Search:
+    search.status, search.detail = EndStatus.FAILED, detail
+    return search
 
 
 def _stationary(reading: Reading) -> bool:
@@ -142,7 +131,7 @@ def descended(task: Task, z: Tensor) -> Tensor | None:
     around = replace(task.region, level=site.point.value)
     aim = Aim(task.region.objective, 1.0, task.region.chart)
     state = Descent(Site(z, site.point, around), aim.at(site), site.point.value)
-    metric = Pairs.around_identity(task.recycled).rescaled(task.region.unit)
+    metric = Pairs.around_identity(task.recycled, scale=1.0 / task.region.unit)
 
     def entered() -> bool:
         return state.reading.value <= task.region.level
@@ -151,45 +140,45 @@ def descended(task: Task, z: Tensor) -> Tensor | None:
     return state.site.z if entered() else None
 
 
-def _take_over(task: Task, aim: Aim, search: Search, pairs: Pairs, found: Found, spent: Callable[[], bool]) -> None:
+def _take_over(task: Task, aim: Aim, search: Search, spent: Callable[[], bool]) -> None:
     """Feasible SQP from where the Wald steps ended, past shallow hills, to an end that a second look confirms."""
     state = Descent(search.site, search.reading, search.origin)
-    metric = pairs.rescaled(search.price if 0.0 < search.price < math.inf else 1.0)
+    scale = 1.0 / search.price if 0.0 < search.price < math.inf else 1.0
+    metric = Pairs.around_identity(task.recycled, scale=scale)
 
     def stop() -> bool:
-        return spent() or search.origin - state.reading.value > _FAR * search.wald
+        return spent() or search.too_far(state.reading)
 
-    found.status = EndStatus.CURVED
+    search.status = EndStatus.CURVED
     for tol in _ANGLES:
         state.converged = state.stalled = False
         feasible_sqp(task.region, aim, state, metric, tol=tol, max_iterations=_ITERATIONS, spent=stop)
-        width = search.origin - state.reading.value
+        width = search.width(state.reading)
         if state.interior or stop() or not (state.converged or state.stalled) or not width > 0.0:
             break
         look = second_look(task.region, aim, state.site, state.reading) if _affordable(task) else None
         if look is None:
-            found.detail = "no second look at the end was possible"
+            search.detail = "no second look at the end was possible"
             break
-        metric = Pairs.around_identity(look.inverse.__matmul__)
         behind = _behind(task, aim, state, look) if look.least < _SOFT else None
         if behind is not None:
             state.site, state.reading = behind
             continue
         if look.gain <= task.tol * width:
-            found.status = EndStatus.CERTIFIED
+            search.status = EndStatus.CERTIFIED
             break
-        found.detail = f"a Newton step along the level predicts {look.gain / width:.1g} of the half width more"
+        search.detail = f"a Newton step along the level predicts {look.gain / width:.1g} of the half width more"
         if not math.isfinite(look.gain):
-            found.detail = "along the level the curvature is negative"
-    if search.origin - state.reading.value > _FAR * search.wald:
-        found.status = EndStatus.UNBOUNDED
+            search.detail = "along the level the curvature is negative"
+    if search.too_far(state.reading):
+        search.status = EndStatus.UNBOUNDED
     elif state.interior:
-        found.status = EndStatus.CERTIFIED
+        search.status = EndStatus.CERTIFIED
     elif spent():
-        found.status = EndStatus.BUDGET
-    found.site, found.reading = state.site, state.reading
-    found.price, found.iterations = state.price, search.iterations + state.iterations
-    found.angle = _angle(state.site, state.reading, metric)
+        search.status = EndStatus.BUDGET
+    search.site, search.reading, search.price = state.site, state.reading, state.price
+    search.iterations += state.iterations
+    search.angle = _angle(state.site, state.reading, metric)
 
 
 def _affordable(task: Task) -> bool:

@@ -41,19 +41,12 @@ class Pairs:
         self._pairs: list[tuple[Tensor, Tensor, float]] = []
 
     @classmethod
-    def around_identity(cls, base: Callable[[Tensor], Tensor] | None = None) -> Pairs:
-        """For coordinates in which the Hessian is the identity, or ``base`` its inverse."""
-        return cls(_MEMORY, 1.0, fixed=True, base=base)
+    def around_identity(cls, base: Callable[[Tensor], Tensor] | None = None, *, scale: float = 1.0) -> Pairs:
+        """For coordinates in which ``scale`` times the identity, or times ``base``, is the inverse Hessian."""
+        return cls(_MEMORY, scale, fixed=True, base=base)
 
     def __len__(self) -> int:
         return len(self._pairs)
-
-    def rescaled(self, factor: float) -> Pairs:
-        """The same for factor·B."""
-        scale = None if self.scale is None else self.scale / factor
-        scaled = Pairs(self.memory, scale, fixed=self.fixed, base=self.base)
-        scaled._pairs = [(s, factor * y, inverse / factor) for s, y, inverse in self._pairs]
-        return scaled
 
     def forget(self, scale: float | None = None) -> None:
         """Drop all pairs; a base that is not fixed starts again from ``scale``."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain
 from typing import Any, Generic
 
 from levelport.objective import Cost
@@ -100,8 +102,39 @@ class End(Generic[X]):
         return f"{self.status.value} ({self.detail})" if self.detail else self.status.value
 
 
-@dataclass(frozen=True)
-class IntervalResult(Generic[X]):
+@dataclass(frozen=True, kw_only=True)
+class Ends(Generic[X]):
+    """What the results of :func:`levelport.interval`, ``profile`` and ``contour`` share.
+
+    Attributes:
+        names: of the quantities.
+        value: f at the minimizer.
+        setup: evaluations shared by all ends.
+        cost: all evaluations, and the seconds.
+    """
+
+    names: tuple[str, ...]
+    value: float
+    setup: Cost
+    cost: Cost
+
+    def every_end(self) -> Iterator[End[X]]:
+        """All ends, one after the other."""
+        raise NotImplementedError
+
+    @property
+    def success(self) -> bool:
+        """True if every end is certified, or at a bound."""
+        return all(end.success for end in self.every_end())
+
+    def _text(self, first: str, table: list[list[str]]) -> str:
+        """A sentence, a table whose first row is its head, and the cost."""
+        cost = f"cost   {self.cost}; set-up {self.setup.gradient_equivalents:g}"
+        return "\n".join([*filter(None, [first]), *_aligned(table), cost])
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntervalResult(Ends[X]):
     """The outcome of :func:`levelport.interval`.
 
     Attributes:
@@ -109,14 +142,10 @@ class IntervalResult(Generic[X]):
             vector, the structure of x where every entry of x was asked for.
         wald_lower, wald_upper: the Wald interval, in the same form.
         ends: (lower end, upper end) per quantity.
-        names: of the quantities.
         x: the minimizer used, which differs from the input where ``refine=True`` moved it.
-        value: f there.
         rise, confidence: what was asked for; ``confidence`` is None where ``rise`` was given.
         decrement: ½ gᵀH⁻¹g/rise at ``x``: how far f is from its minimum, as a share of the rise, by a quadratic model.
         minimum: a point with a lower f that a search came across, or None.
-        setup: evaluations shared by all ends.
-        cost: all evaluations, and the seconds.
         notes: sentences about what to keep in mind.
     """
 
@@ -126,38 +155,22 @@ class IntervalResult(Generic[X]):
     wald_lower: Any
     wald_upper: Any
     ends: tuple[tuple[End[X], End[X]], ...]
-    names: tuple[str, ...]
     estimates: tuple[float, ...]
     x: X
-    value: float
     rise: float
     confidence: float | None
     decrement: float
     minimum: X | None
-    setup: Cost
-    cost: Cost
     notes: tuple[str, ...] = ()
 
-    @property
-    def success(self) -> bool:
-        """True if every end is certified, or at a bound."""
-        return all(end.success for pair in self.ends for end in pair)
+    def every_end(self) -> Iterator[End[X]]:
+        return chain.from_iterable(self.ends)
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per quantity, for tables."""
         return [
-            {
-                "name": name,
-                "estimate": estimate,
-                "lower": lower.bound,
-                "upper": upper.bound,
-                "wald_lower": lower.wald,
-                "wald_upper": upper.wald,
-                "lower_status": lower.status.name.lower(),
-                "upper_status": upper.status.name.lower(),
-                "cost": (lower.cost + upper.cost).gradient_equivalents,
-            }
-            for name, estimate, (lower, upper) in zip(self.names, self.estimates, self.ends, strict=True)
+            {"name": name, "estimate": estimate, "wald_lower": both[0].wald, "wald_upper": both[1].wald, **_row(both)}
+            for name, estimate, both in zip(self.names, self.estimates, self.ends, strict=True)
         ]
 
     def to_frame(self) -> Any:
@@ -176,37 +189,28 @@ class IntervalResult(Generic[X]):
         level = f"rise {self.rise:.6g}"
         if self.confidence is not None:
             level = f"{100.0 * self.confidence:g} % confidence ({level})"
-        lines = [f"{level} above f = {self.value:.8g}"]
-        head = ["", "estimate", "lower", "upper", "Wald lower", "Wald upper", "status"]
-        table = [head]
+        table = [["", "estimate", "lower", "upper", "Wald lower", "Wald upper", "status"]]
         for row in self.rows():
-            numbers = [_number(row[key]) for key in ("estimate", "lower", "upper", "wald_lower", "wald_upper")]
+            numbers = [f"{row[key]:.6g}" for key in ("estimate", "lower", "upper", "wald_lower", "wald_upper")]
             table.append([row["name"], *numbers, _both(row)])
-        lines += aligned(table)
-        lines.append(f"cost   {self.cost}; set-up {self.setup.gradient_equivalents:g}")
-        return "\n".join([*lines, *(f"note   {note}" for note in self.notes)])
+        text = self._text(f"{level} above f = {self.value:.8g}", table)
+        return "\n".join([text, *(f"note   {note}" for note in self.notes)])
 
 
-@dataclass(frozen=True)
-class ProfileResult(Generic[X]):
+@dataclass(frozen=True, kw_only=True)
+class ProfileResult(Ends[X]):
     """The outcome of :func:`levelport.profile`: ends for every rise.
 
     Attributes:
-        names, estimates: of the quantities.
+        estimates: of the quantities.
         rises: in ascending order.
         lower, upper: one list per quantity with an end per rise.
         ends: the same as :class:`End`, (lower, upper) per quantity and rise.
-        value: f at the minimizer.
-        setup, cost: evaluations shared by all, and all evaluations with the seconds.
     """
 
-    names: tuple[str, ...]
     estimates: tuple[float, ...]
     rises: tuple[float, ...]
     ends: tuple[tuple[tuple[End[X], End[X]], ...], ...]
-    value: float
-    setup: Cost
-    cost: Cost
 
     @property
     def lower(self) -> list[list[float]]:
@@ -218,25 +222,15 @@ class ProfileResult(Generic[X]):
         """Upper ends, one list per quantity with an entry per rise."""
         return [[upper.bound for _, upper in by_rise] for by_rise in self.ends]
 
-    @property
-    def success(self) -> bool:
-        """True if every end is certified, or at a bound."""
-        return all(end.success for by_rise in self.ends for both in by_rise for end in both)
+    def every_end(self) -> Iterator[End[X]]:
+        return (end for by_rise in self.ends for both in by_rise for end in both)
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per quantity and rise."""
         return [
-            {
-                "name": name,
-                "rise": rise,
-                "lower": lower.bound,
-                "upper": upper.bound,
-                "lower_status": lower.status.name.lower(),
-                "upper_status": upper.status.name.lower(),
-                "cost": (lower.cost + upper.cost).gradient_equivalents,
-            }
+            {"name": name, "rise": rise, **_row(both)}
             for name, by_rise in zip(self.names, self.ends, strict=True)
-            for rise, (lower, upper) in zip(self.rises, by_rise, strict=True)
+            for rise, both in zip(self.rises, by_rise, strict=True)
         ]
 
     def to_frame(self) -> Any:
@@ -252,40 +246,31 @@ class ProfileResult(Generic[X]):
         return plot_profile(self, name, ax)
 
     def __str__(self) -> str:
-        rows = [
-            [row["name"], *(f"{row[key]:.6g}" for key in ("rise", "lower", "upper")), _both(row)] for row in self.rows()
-        ]
-        lines = aligned([["", "rise", "lower", "upper", "status"], *rows])
-        return "\n".join([*lines, f"cost   {self.cost}; set-up {self.setup.gradient_equivalents:g}"])
+        head = ["", "rise", "lower", "upper", "status"]
+        numbers = ([f"{row[key]:.6g}" for key in head[1:4]] for row in self.rows())
+        rows = [[row["name"], *cells, _both(row)] for row, cells in zip(self.rows(), numbers, strict=True)]
+        return self._text("", [head, *rows])
 
 
-@dataclass(frozen=True)
-class ContourResult(Generic[X]):
+@dataclass(frozen=True, kw_only=True)
+class ContourResult(Ends[X]):
     """The outcome of :func:`levelport.contour`: points of the boundary of a two-dimensional region, in order.
 
     Attributes:
-        names: of the two quantities.
-        estimate: their values at the minimizer.
+        estimate: the two quantities at the minimizer.
         points: pairs of values, around the estimate; (inf, inf) where no boundary was found.
         ends: the boundary points as :class:`End`, with x, status and price.
-        value, rise, confidence: f at the minimizer and what was asked for.
-        setup, cost: evaluations shared by all, and all evaluations with the seconds.
+        rise, confidence: what was asked for.
     """
 
-    names: tuple[str, str]
     estimate: tuple[float, float]
     points: tuple[tuple[float, float], ...]
     ends: tuple[End[X], ...]
-    value: float
     rise: float
     confidence: float | None
-    setup: Cost
-    cost: Cost
 
-    @property
-    def success(self) -> bool:
-        """True if every point is certified, or at a bound."""
-        return all(end.success for end in self.ends)
+    def every_end(self) -> Iterator[End[X]]:
+        return iter(self.ends)
 
     def to_frame(self) -> Any:
         """The points as a pandas DataFrame."""
@@ -296,7 +281,7 @@ class ContourResult(Generic[X]):
         return frame
 
     def plot(self, ax: Any = None) -> Any:
-        """The region with its Wald ellipse; returns matplotlib's axes."""
+        """The region with its estimate; returns matplotlib's axes."""
         from levelport.goals.plots import plot_contour
 
         return plot_contour(self, ax)
@@ -306,8 +291,8 @@ class ContourResult(Generic[X]):
             [f"{index}", f"{a:.6g}", f"{b:.6g}", end.status.name.lower()]
             for index, ((a, b), end) in enumerate(zip(self.points, self.ends, strict=True))
         ]
-        lines = [f"boundary of the region, rise {self.rise:.6g} above f = {self.value:.8g}"]
-        return "\n".join([*lines, *aligned([["", *self.names, "status"], *rows]), f"cost   {self.cost}"])
+        first = f"boundary of the region, rise {self.rise:.6g} above f = {self.value:.8g}"
+        return self._text(first, [["", *self.names, "status"], *rows])
 
 
 @dataclass(frozen=True)
@@ -373,17 +358,15 @@ class ImproveResult(Generic[X]):
         )
 
 
-def aligned(table: list[list[str]]) -> list[str]:
-    """Lines of a table: the first and last column to the left, numbers to the right."""
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    last = len(widths) - 1
-    return [
-        "  ".join(
-            cell.ljust(width) if column in (0, last) else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in table
-    ]
+def _row(both: tuple[End[X], End[X]]) -> dict[str, Any]:
+    lower, upper = both
+    return {
+        "lower": lower.bound,
+        "upper": upper.bound,
+        "lower_status": lower.status.name.lower(),
+        "upper_status": upper.status.name.lower(),
+        "cost": (lower.cost + upper.cost).gradient_equivalents,
+    }
 
 
 def _both(row: dict[str, Any]) -> str:
@@ -392,5 +375,12 @@ def _both(row: dict[str, Any]) -> str:
     return str(lower) if lower == upper else f"{lower} / {upper}"
 
 
-def _number(value: float) -> str:
-    return f"{value:.6g}"
+def _aligned(table: list[list[str]]) -> list[str]:
+    """Lines of a table: the first and last column to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "  ".join(
+            [row[0].ljust(widths[0]), *map(str.rjust, row[1:-1], widths[1:-1]), row[-1].ljust(widths[-1])]
+        ).rstrip()
+        for row in table
+    ]

@@ -14,10 +14,11 @@ from torch import Tensor
 from levelport import checks
 from levelport.goals.bounds import Bounded, Bounds
 from levelport.goals.chart import Chart, Lowest, Region, Site
-from levelport.goals.ends import Found, Task, find_end
+from levelport.goals.ends import Task, find_end
 from levelport.goals.goal import Aim
 from levelport.goals.recycled import Recycled
 from levelport.goals.result import End, EndStatus
+from levelport.goals.wald import Search
 from levelport.numerics.newton import find_minimum, hessian_by_columns
 from levelport.objective import Cost, Objective, ObjectiveError, Point
 from levelport.objectives.function import as_objective
@@ -29,6 +30,7 @@ _ALWAYS = 100  # dimension up to which the Hessian is always taken
 _LARGEST = 1000  # dimension from which it never is: it has to be factorized
 _PER_QUANTITY = 15  # products per end that conjugate gradients take instead, as measured on multinomial regressions
 _PRODUCTS = 20
+_MAX_COST = 2000.0  # per end where none is given: curved ends of the test problems took up to 1100
 _NEWTON = 100  # steps of refine=True
 _OFF = 0.3  # distance from a bound, in the variables of the search, of a start beside it, and what counts as near
 _RESTARTS = 3
@@ -50,6 +52,14 @@ def rise_of(rise: float | None, confidence: float | None, *, freedom: int = 1) -
     if freedom == 2:
         return -math.log1p(-float(confidence))
     return float(torch.erfinv(torch.tensor(float(confidence), dtype=torch.float64))) ** 2
+
+
+def budget_of(tol: float, max_cost: float | None) -> float:
+    """The gradient equivalents per end; ``tol`` is checked as well."""
+    checks.number("tol", tol, above=0.0, below=1.0)
+    budget = _MAX_COST if max_cost is None else max_cost
+    checks.number("max_cost", budget, above=0.0)
+    return budget
 
 
 @dataclass
@@ -78,6 +88,8 @@ class Setup(Generic[X]):
 
     def task(self, rise: float, tol: float) -> Task:
         """The region of this rise, and what a search in it needs."""
+        if self.trouble:
+            raise ObjectiveError(f"no end can be computed: {self.trouble}.")
         if self.chart is not None:
             root = math.sqrt(rise)
             chart = replace(self.chart, matrix=self.chart.matrix * root, inverse=self.chart.inverse / root)
@@ -114,7 +126,7 @@ class Setup(Generic[X]):
 
     def end(
         self, task: Task, goal: Objective, name: str, side: str, max_cost: float, begin: Tensor | None = None
-    ) -> tuple[End[X], Found]:
+    ) -> tuple[End[X], Search]:
         """Search for one end of ``goal``; the answer in the user's variables, and as it was found."""
         began = time.perf_counter()
         before = self.objective.cost + goal.cost
@@ -162,7 +174,7 @@ class Setup(Generic[X]):
         )
         return end, found
 
-    def _beside(self, task: Task, found: Found) -> Tensor | None:
+    def _beside(self, task: Task, found: Search) -> Tensor | None:
         """A start off the bounds that an end could leave: where the Lagrangian falls away from the bound.
 
         In u such an end is stationary whatever lies beside it.
@@ -185,7 +197,7 @@ class Setup(Generic[X]):
         u = torch.where(leaves, site.point.x + _OFF, site.point.x)
         return task.region.chart.coordinates(u)
 
-    def _note_bounds(self, task: Task, goal: Objective, found: Found, sign: float) -> None:
+    def _note_bounds(self, task: Task, goal: Objective, found: Search, sign: float) -> None:
         """Put an end that ran into bounds exactly on them, and say so."""
         assert self.bounds is not None
         x = self.outer(found.site.point)

@@ -32,13 +32,11 @@ class SecondLook:
     Attributes:
         gain: the gain in sign·h that it predicts; infinite where curvature is negative.
         least, softest: the least curvature along the level, and its direction, of length 1.
-        inverse: of μ|W|, the Hessian of h + μF with its eigenvalues made positive.
     """
 
     gain: float
     least: float
     softest: Tensor
-    inverse: Tensor
 
 
 def second_look(region: Region, aim: Aim, site: Site, reading: Reading) -> SecondLook | None:
@@ -67,7 +65,4 @@ def second_look(region: Region, aim: Aim, site: Site, reading: Reading) -> Secon
     q = V.T @ (plane.T @ (g + p / price))
     least = float(e[0]) if len(e) else 1.0
     gain = price * (0.5 * float((q * q / e).sum()) + site.slack) if least > 0.0 else math.inf
-    full, U = torch.linalg.eigh(W)
-    floor = torch.finfo(site.point.x.dtype).eps * float(full.abs().max())
-    inverse = (U / (price * full.abs().clamp_min(floor))) @ U.T
-    return SecondLook(gain, least, plane @ V[:, 0] if len(e) else torch.zeros_like(g), inverse)
+    return SecondLook(gain, least, plane @ V[:, 0] if len(e) else torch.zeros_like(g))

@@ -14,16 +14,14 @@ pairs (Δx, Δ∇F + κ Δ∇h). A trial point above the level is shortened alon
 -B⁻¹g where it is near. Every accepted point lies in the region and lowers h.
 
 A long step could jump over a barrier into another component of the region, so points on its segment are tried, too. The
-search stops when the gain -⟨p, d⟩ that the model still predicts, extrapolated at the rate seen, is below a tolerance
-times the width so far.
+search stops when the gain -⟨p, d⟩ that the model still predicts is below a tolerance times the width so far.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -31,30 +29,33 @@ from torch import Tensor
 from levelport.goals.chart import Region, Site
 from levelport.goals.goal import Aim, Reading, sine_of_opposition
 from levelport.goals.pairs import Pairs
+from levelport.goals.result import EndStatus
 
-_FAR = 4.0  # excess over the level, in units of the rise and of the model's own drop, from which a step is shortened
+FAR = 100.0  # Wald widths after which there is no end
+_OUTSIDE = 4.0  # excess over the level, in units of the rise and of the model's own drop, from which to shorten
 _INSIDE = 0.2  # share of the tolerance by which steps aim below the level
 _LEFT = 0.5  # slack after a step from which the step is doubled
+_TILT = 0.07  # share of the first step that goes across the quantity's gradient
 _AGREES = 0.7, 1.4  # F after the first Wald step, where the model says 1
 _LONG = 0.3  # predicted gain over the width from which a step counts as long
 _ANGLE = 1e-2  # sin ∠(p, -g) at an end: the gain left is its square over twice the curvature, which may be small
-_SLOWEST = 0.98  # largest rate of convergence that is extrapolated
 
 
 @dataclass
 class Search:
-    """The state of the search for one end.
+    """The state of the search for one end, and at last its answer.
 
     Attributes:
         site, reading: the best point so far: F and its gradient, sign·h and its gradient.
         origin: sign·h at the minimizer.
-        wald: the gain of the first step, half the Wald interval's width.
-        width: how far h has come.
+        wald: half the Wald interval's width; NaN where the search does not begin at the minimizer.
         price: μ of the last model, in units of F.
         angle: sin ∠(p, -g) in the metric of B⁻¹.
         least: the least curvature along a step, relative to that at the minimizer; 1 where the chart has no Hessian.
         iterations: steps taken.
-        converged, unbounded, stalled: why it ended; none of them where a limit was reached.
+        first: the gain that the first model predicted.
+        converged, stalled: why it ended; none of them where a limit was reached.
+        status, detail: what is known of the end.
     """
 
     site: Site
@@ -65,38 +66,28 @@ class Search:
     angle: float = math.nan
     least: float = 1.0
     iterations: int = 0
-    gains: list[float] = field(default_factory=list)
+    first: float = math.nan
     converged: bool = False
-    unbounded: bool = False
     stalled: bool = False
+    status: EndStatus = EndStatus.CERTIFIED
+    detail: str = ""
 
-    @property
-    def width(self) -> float:
-        return max(self.origin - self.reading.value, 0.0)
+    def width(self, reading: Reading) -> float:
+        """How far h has come."""
+        return max(self.origin - reading.value, 0.0)
 
-    @property
-    def remaining(self) -> float:
-        """The gain still predicted, extrapolated as a geometric series at the rate seen in the last two steps."""
-        gains = self.gains[-3:]
-        rates = [later / earlier for earlier, later in pairwise(gains) if earlier > 0.0]
-        return gains[-1] / (1.0 - min(max(rates, default=1.0), _SLOWEST))
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When to stop: tolerance relative to the width, iterations, reach in Wald widths, and the budget."""
-
-    tol: float
-    iterations: int
-    far: float
-    spent: Callable[[], bool]
+    def too_far(self, reading: Reading) -> bool:
+        """Return True if h has come so far that there is no end."""
+        return self.width(reading) > FAR * (self.first if math.isnan(self.wald) else self.wald)
 
 
-def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits: Limits) -> None:
-    """Lower sign·h from ``search.site`` until one of its flags is set, a limit is reached or the budget is spent."""
+def repeated_wald(
+    region: Region, aim: Aim, search: Search, pairs: Pairs, *, tol: float, steps: int, spent: Callable[[], bool]
+) -> None:
+    """Lower sign·h from ``search.site`` until it converges to ``tol`` times the width, fails, or a limit is reached."""
     failures = 0
     eps = torch.finfo(region.objective.dtype).eps
-    while search.iterations < limits.iterations:
+    while search.iterations < steps:
         site, p, g = search.site, search.reading.gradient, search.site.gradient
         w, v = pairs.solve(p), pairs.solve(g)
         pw, gv = float(p @ w), float(g @ v)
@@ -104,27 +95,24 @@ def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits
             search.stalled = True
             return
         # Aim inside the level by a part of the tolerance: a trial point that is just outside has to be pulled back.
-        inside = min(_INSIDE * limits.tol, site.slack + 0.25 * gv)
+        inside = min(_INSIDE * tol, site.slack + 0.25 * gv)
         kappa = math.sqrt((2.0 * (site.slack - inside) + gv) / pw)
         d = -v - kappa * w
+        if math.isnan(search.first) and region.chart.whitens:
+            d = _tilted(d, p)
         gain = -float(p @ d)
+        if math.isnan(search.first):
+            search.first = gain
         search.price = 1.0 / kappa if kappa > 0.0 else math.inf
-        if math.isnan(search.wald):
-            search.wald = gain
-        search.gains.append(gain)
         search.angle = sine_of_opposition(gain - kappa * pw, pw, gv)  # in the metric of B⁻¹
-        resolution = 4.0 * eps * abs(search.reading.value)
+        resolution, width = 4.0 * eps * abs(search.reading.value), search.width(search.reading)
         small = search.angle <= _ANGLE or gain <= resolution or not region.chart.whitens
-        if search.width > 0.0 and small and search.remaining <= max(limits.tol * search.width, resolution):
+        if width > 0.0 and small and gain <= max(tol * width, resolution):
             search.converged = True
             return
-        if search.origin - search.reading.value > limits.far * search.wald:
-            search.unbounded = True
+        if search.too_far(search.reading) or spent():
             return
-        if limits.spent():
-            return
-        step = _Step(region, aim, search, d, v, gv, gain, limits.far)
-        found = step.take()
+        found = _Step(region, aim, search, d, v, gv, gain).take()
         if found is None:
             failures += 1
             if failures > 2:
@@ -141,14 +129,27 @@ def repeated_wald(region: Region, aim: Aim, search: Search, pairs: Pairs, limits
         search.iterations += 1
 
 
+def _tilted(d: Tensor, p: Tensor) -> Tensor:
+    """The first step turned a little, in a direction across p that is no axis of anything.
+
+    A search along an axis of symmetry would otherwise end where h is stationary on the level, though it may be a
+    saddle, as in the middle of a banana.
+    """
+    across = torch.cos(torch.arange(1, d.numel() + 1, device=d.device, dtype=d.dtype))
+    across = across - p * (float(across @ p) / float(p @ p))
+    length, size = float(d.norm()), float(across.norm())
+    if not size > 0.0:
+        return d
+    turned = d + across * (_TILT * length / size)
+    return turned * (length / float(turned.norm()))
+
+
 class _Step:
     """The trial points x + a d - t v of one step."""
 
-    def __init__(
-        self, region: Region, aim: Aim, search: Search, d: Tensor, v: Tensor, gv: float, gain: float, far: float
-    ) -> None:
+    def __init__(self, region: Region, aim: Aim, search: Search, d: Tensor, v: Tensor, gv: float, gain: float) -> None:
         self.region, self.aim, self.search = region, aim, search
-        self.d, self.v, self.gv, self.gain, self.far = d, v, gv, gain, far
+        self.d, self.v, self.gv, self.gain = d, v, gv, gain
         self.a, self.t = 1.0, 0.0
         self.agrees = False
         self.pulls = gv > 1e-3  # at the minimizer ∇F = 0 and there is no way back but the ray itself
@@ -172,7 +173,7 @@ class _Step:
         site = self._feasible()
         if site is not None and self.t == 0.0 and self.a == 1.0:
             site = self._further(site)
-        if site is not None and self.a <= 1.0 and self.gain > _LONG * self.search.width:
+        if site is not None and self.a <= 1.0 and self.gain > _LONG * self.search.width(self.search.reading):
             site = self._connected(site)
         return None if site is None else self._lower(site)
 
@@ -186,7 +187,7 @@ class _Step:
             if site.feasible:
                 return site
             F, excess = site.value, site.excess
-            if not self.pulls or not excess <= _FAR * (1.0 + self.gv):
+            if not self.pulls or not excess <= _OUTSIDE * (1.0 + self.gv):
                 # Far out: shorten to where the parabola through F and its slope here meets the level.
                 c = (F - search.site.value - self.a * slope) / self.a**2 if math.isfinite(F) else math.nan
                 if c > 0.0:
@@ -208,7 +209,7 @@ class _Step:
 
     def _further(self, site: Site) -> Site:
         """Double a step after which most of the slack is left, contrary to the model: f is flatter than it says."""
-        while site.slack > _LEFT and self.a * self.gain <= self.far * self.search.wald:
+        while site.slack > _LEFT and self.a * self.gain <= FAR * self.search.wald:
             start = self.a
             middle, longer = (self._moved(factor * start) for factor in (1.5, 2.0))
             if not (longer.feasible and middle.feasible):

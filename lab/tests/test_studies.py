@@ -22,10 +22,9 @@ from levelport_lab.paper import profile_studies
 from levelport_lab.paper.methods import Method
 from levelport_lab.paper.newton_studies import newton_stalls
 from levelport_lab.paper.plane_studies import PlaneRun, UpdateGeometry
-from levelport_lab.paper.profile_grid import BY_SIZE, Variant, best_value, half_of
+from levelport_lab.paper.profile_grid import BY_SIZE, Variant, best_value, half_of, released_optimum
 from levelport_lab.paper.profile_studies import LogisticInitialisation, LogisticProfile, NetworkProfile
 from levelport_lab.paper.registry import STUDIES, study_named
-from levelport_lab.paper.released_optima import released_optimum
 from levelport_lab.paper.reproduction import checked_claims, reproduce, stored_results
 from levelport_lab.paper.study import Results, Setup, Study, heeded
 from levelport_lab.paper.timed_studies import LogisticTimed

@@ -35,7 +35,6 @@ from levelport_lab.problems.storage import DataError, State, locate
 class Reproduced:
     """The outcome of one study."""
 
-    study: Study
     sweep: SweepResult
     pictures: tuple[Path, ...]
     table: pd.DataFrame
@@ -110,7 +109,7 @@ def reproduce(
     write_text(directory / "digest.csv", study.digest(table).to_csv(index=False, float_format="%.6g"))
     summary = Summary.of(study, setup, sweep, pictures, claims)
     write_text(directory / "summary.json", json.dumps(asdict(summary), indent=1))
-    return Reproduced(study, sweep, tuple(pictures), table, tuple(claims))
+    return Reproduced(sweep, tuple(pictures), table, tuple(claims))
 
 
 def figure_directory(

@@ -65,10 +65,7 @@ class OneTeleport(RunSpec):
             "gradient_norm": [row.gradient_norm for row in rows],
             "kkt_residual": [row.kkt_residual for row in rows],
             "violation": [row.violation for row in rows],
-            "value": [row.value for row in rows],
             "hvps": [row.cost.hvps for row in rows],
-            "gradient_equivalents": [row.cost.gradient_equivalents for row in rows],
-            "seconds": [row.cost.seconds for row in rows],
         }
         facts = {
             "gain": result.gain,

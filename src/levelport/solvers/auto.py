@@ -59,11 +59,13 @@ _ENDED = (TeleportStatus.CONVERGED, TeleportStatus.STALLED)  # by itself, not fo
 class Auto(Solver):
     """Riemannian quasi-Newton ascent of the gradient norm, from w and from other basins.
 
+    Limits, such as ``max_hvps``, ``tol`` and ``radius``, are those of every :class:`~levelport.Solver`.
+
     Args:
-        starts: how many points drawn at random to climb from as well, in search of the global maximum where there are
-            few variables; each takes some ten products of ``max_hvps``.
         memory: pairs of vectors that L-BFGS keeps, each two vectors as large as x. None takes 30, or as many as fit
             into 2²⁴ numbers, at least ten.
+        starts: how many points drawn at random to climb from as well, in search of the global maximum where there are
+            few variables; each takes some ten products of ``max_hvps``.
     """
 
     memory: int | None = None

@@ -54,13 +54,14 @@ _NUMBERS = 2**24  # what the basis may hold
 class Krylov(Solver):
     """Truncated-Krylov teleports: cheap and approximate.
 
+    Limits, such as ``max_hvps``, ``tol`` and ``radius``, are those of every :class:`~levelport.Solver`.
+
     The state of a run is {"radius": the trust radius, "first_norm": ‖g₀‖}.
 
     Args:
         max_vectors: of the Krylov space; None takes 200, or as many as fit into 2²⁴ numbers, at least ten.
-        max_hvps: as of every solver, but 200: the model stops by itself, usually long before that.
-        hvp: as of every solver, but None: differences of gradients in float64, unless products are cheap as in closed
-            forms.
+        max_hvps: 200 by default; the model usually stops long before that.
+        hvp: None by default: differences of gradients in float64, unless products are cheap as in closed forms.
     """
 
     max_vectors: int | None = None

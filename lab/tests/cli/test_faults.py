@@ -130,16 +130,6 @@ def test_an_interruption_says_nothing_where_nothing_is_kept(tmp_path: Path, monk
     assert done.output.endswith("\nInterrupted.\n")
 
 
-def test_a_cache_that_cannot_be_used_does_not_stop_a_refresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = tmp_path / "cache"
-    cache.write_text("not a directory")
-    monkeypatch.setenv("LEVELPORT_CACHE", str(cache))
-    with pytest.warns(UserWarning, match="could not be kept"):
-        done = runner.invoke(app, ["problems", "optimum", "logreg/titanic", "--reg", "1e-3", "--refresh"])
-    assert done.exit_code == 0
-    assert "1 optima, 1 certified" in done.output
-
-
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -27,7 +27,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 def _forget() -> None:
     datasets.load_data.cache_clear()
-    optima._remembered.cache_clear()
+    optima.optimum.cache_clear()
 
 
 @pytest.fixture(scope="session")

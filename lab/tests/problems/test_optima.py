@@ -1,10 +1,8 @@
-"""Optima: right values, bounds that hold, separable sets, and a cache that survives damage."""
+"""Optima: right values, bounds that hold, and separable sets."""
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -16,7 +14,7 @@ from torch import Tensor
 from levelport.objectives import LinearObjective
 from levelport_lab.problems import certificate, optima, problem
 from levelport_lab.problems.minimum import find_minimum, hessian_matrix
-from levelport_lab.problems.optima import Optimum, OptimumError, cache_file, compute
+from levelport_lab.problems.optima import OptimumError, compute
 from levelport_lab.problems.registry import REGULARIZATION
 from levelport_lab.problems.separability import separable_rows
 
@@ -204,69 +202,10 @@ def test_hessian_is_that_of_the_products() -> None:
         torch.testing.assert_close(hessian_matrix(objective, x) @ v, objective.at(x).hvp(v), rtol=1e-12, atol=1e-14)
 
 
-@pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How often an optimum was computed and not read."""
-    calls: list[int] = []
-
-    def counting(objective: LinearObjective) -> Optimum:
-        calls.append(1)
-        return compute(objective)
-
-    monkeypatch.setattr(optima, "compute", counting)
-    return calls
-
-
-def forget() -> None:
-    optima._remembered.cache_clear()
-
-
-def test_optimum_is_computed_once_and_read_back_unchanged(counted: list[int], own_cache: Path) -> None:
-    one = problem("logreg/blood", reg=1e-3)
-    first = one.optimum()
-    forget()
-    assert one.optimum() == first
-    assert len(counted) == 1
-    one.optimum(refresh=True)
-    assert len(counted) == 2
-    assert list((own_cache / "optima").iterdir()) == [cache_file(one)]
-
-
-def test_cache_that_cannot_be_written_is_no_obstacle(own_cache: Path) -> None:
-    own_cache.write_text("a file where the directory should be")
-    for refresh in (False, True):
-        with pytest.warns(UserWarning, match="could not be kept"):
-            assert problem("logreg/blood", reg=1e-3).optimum(refresh=refresh).certified
-
-
-def test_problems_do_not_share_an_entry(counted: list[int]) -> None:
-    values = {problem("logreg/blood", reg=reg, seed=seed).optimum().value for reg in (1e-3, 1e-4) for seed in (0, 1)}
-    assert len(values) == len(counted) == 4
-
-
-@pytest.mark.parametrize("damage", ["truncate", "empty", "digit", "exchange", "list"])
-def test_damaged_entry_is_computed_anew(damage: str, counted: list[int]) -> None:
-    one, other = problem("logreg/blood", reg=1e-3), problem("logreg/blood", reg=1e-4)
-    first = one.optimum()
-    path = cache_file(one)
-    content = path.read_text()
-    if damage == "truncate":
-        path.write_text(content[: len(content) // 2])
-    elif damage == "empty":
-        path.write_text("")
-    elif damage == "digit":
-        record = json.loads(content)
-        record["record"]["value"] += 1e-9
-        path.write_text(json.dumps(record))
-    elif damage == "exchange":
-        other.optimum()
-        path.write_text(cache_file(other).read_text())
-        counted.pop()
-    else:
-        path.write_text("[1, 2]")
-    forget()
-    assert one.optimum() == first
-    assert len(counted) == 2
-    forget()
-    assert one.optimum() == first
-    assert len(counted) == 2, "the entry was not repaired"
+def test_optimum_is_computed_once_for_each_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[LinearObjective] = []
+    monkeypatch.setattr(optima, "compute", lambda objective: calls.append(objective) or compute(objective))
+    problems = [problem("logreg/blood", reg=reg, seed=seed) for reg in (1e-3, 1e-4) for seed in (0, 1)]
+    values = [one.optimum().value for one in problems]
+    assert [one.optimum().value for one in problems] == values
+    assert len(set(values)) == len(calls) == 4

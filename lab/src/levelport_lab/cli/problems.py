@@ -34,7 +34,6 @@ def show_optimum(
     names: Annotated[list[str] | None, typer.Argument(help="MODEL/DATA; all logistic problems by default.")] = None,
     reg: Reg = None,
     seed: Seed = 0,
-    refresh: Annotated[bool, typer.Option(help="Compute anew, whatever the cache has.")] = False,
 ) -> None:
     """Print optimal values with their certified lower bounds."""
     from levelport_lab.problems.catalogue import UCI
@@ -50,10 +49,10 @@ def show_optimum(
         ]
     typer.echo(f"{'problem':36} {'reg':>6}  {'optimum':20} {'proven to':9} attained  how")
     begun, certified, failures = time.perf_counter(), [], []
-    with errors_as_sentences(resumes=not refresh):
+    with errors_as_sentences():
         for one in wanted:
             try:
-                found = one.optimum(refresh=refresh)
+                found = one.optimum()
             except (ValueError, OptimumError, DataError) as error:
                 failures.append(f"{one.name} reg={one.reg:g}: {error}")
                 continue

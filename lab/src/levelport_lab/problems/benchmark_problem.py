@@ -139,14 +139,11 @@ class Problem:
             output: Tensor = module(inputs)
         return output
 
-    def optimum(self, *, refresh: bool = False) -> Optimum:
-        """inf f of a linear model with a certified lower bound; networks have none.
-
-        Computed once and kept in the cache; ``refresh`` computes it anew.
-        """
+    def optimum(self) -> Optimum:
+        """inf f of a linear model with a certified lower bound; networks have none."""
         from levelport_lab.problems import optima
 
-        return optima.optimum(self, refresh=refresh)
+        return optima.optimum(self)
 
     def test_accuracy(self, x: Tensor) -> float:
         """Share of the test samples that parameters ``x`` classify rightly."""

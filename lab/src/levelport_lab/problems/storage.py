@@ -65,7 +65,7 @@ class Location:
 
 
 def cache_directory() -> Path:
-    """Return the directory of fetched data and computed optima."""
+    """Return the directory of fetched data."""
     chosen = os.environ.get("LEVELPORT_CACHE")
     if chosen:
         return Path(chosen)

@@ -122,8 +122,6 @@ def test_picture(solver: str, tmp_path: Path) -> None:
         (("reproduce", "all", "nosuch"), "There is no figure 'nosuch'"),
         (("reproduce", "list", "nosuch"), "There is no figure 'nosuch'"),
         (("reproduce", "fig1", "--to", "x.zip"), "only 'levelport reproduce export' writes such a file"),
-        (("data", "fetch", "--from", "x", "--mirror", "https://example.org"), "from one of them only"),
-        (("data", "fetch", "--mirror", "example.org/x"), "a whole address, as in https://example.org/x"),
         (("problems", "optimum", "logreg/nosuch"), "There is no data set 'nosuch'"),
         (("problems", "optimum", "logreg/blood", "--reg", "-1"), "reg must be a finite number"),
         (("diagnose", "quadratic/10", "--seed", "9" * 20), "9223372036854775807"),

@@ -16,8 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from levelport_lab.cli.data import app as data_app
-from levelport_lab.problems import fetching, storage
-from levelport_lab.problems.catalogue import ARCHIVE, UCI, MnistFile, content_digest
+from levelport_lab.problems import catalogue, fetching, storage
+from levelport_lab.problems.catalogue import ARCHIVE, UCI, content_digest
 from levelport_lab.problems.fetching import fetch, parse_benchmark_file
 from levelport_lab.problems.storage import DataError, uci_file
 
@@ -68,8 +68,11 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server in place of the public archives."""
     with Server() as server:
+        monkeypatch.setattr(catalogue, "ARCHIVE", server.url)
+        monkeypatch.setattr(catalogue, "MNIST_ARCHIVE", f"{server.url}/mnist")
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server
@@ -89,14 +92,13 @@ def source(server: Server) -> str:
 def test_source_files_parse_to_the_catalogued_values(set_here: str) -> None:
     name = set_here
     content = benchmark_file(*storage.load(name))
-    assert hashlib.sha256(content).hexdigest() == UCI[name].source_sha256
     assert content_digest(*parse_benchmark_file(content.decode())) == UCI[name].digest
     assert UCI[name].url == f"{ARCHIVE}/{name}/{UCI[name].source}"
 
 
 def test_download_parse_store(server: Server, source: str, own_cache: Path) -> None:
     seen: list[tuple[str, int, int]] = []
-    (path,) = fetch(NAME, mirror=server.url, on_piece=lambda *news: seen.append(news))
+    (path,) = fetch(NAME, on_piece=lambda *news: seen.append(news))
     assert path == uci_file(own_cache, NAME)
     X, y = storage.read_uci(path, UCI[NAME])
     assert content_digest(X, y) == UCI[NAME].digest
@@ -106,15 +108,15 @@ def test_download_parse_store(server: Server, source: str, own_cache: Path) -> N
 
 
 def test_what_is_here_is_not_downloaded_again(server: Server, source: str) -> None:
-    fetch(NAME, mirror=server.url)
-    fetch(NAME, mirror=server.url)
+    fetch(NAME)
+    fetch(NAME)
     assert len(server.requests) == 1
 
 
 def test_damaged_copy_is_replaced(server: Server, source: str, own_cache: Path) -> None:
-    (path,) = fetch(NAME, mirror=server.url)
+    (path,) = fetch(NAME)
     path.write_bytes(path.read_bytes()[:500])
-    fetch(NAME, mirror=server.url)
+    fetch(NAME)
     assert len(server.requests) == 2
     storage.read_uci(path, UCI[NAME])
 
@@ -122,28 +124,29 @@ def test_damaged_copy_is_replaced(server: Server, source: str, own_cache: Path) 
 def test_broken_transfer_leaves_nothing(server: Server, source: str, own_cache: Path) -> None:
     server.cut[source] = [20_000]
     with pytest.raises(DataError, match=r"Could not download|was not used"):
-        fetch(NAME, mirror=server.url)
+        fetch(NAME)
     assert not [path for path in own_cache.rglob("*") if path.is_file()]
-    fetch(NAME, mirror=server.url)
+    fetch(NAME)
     storage.read_uci(uci_file(own_cache, NAME), UCI[NAME])
 
 
 def test_altered_file_is_named_and_not_used(server: Server, source: str, own_cache: Path) -> None:
     good = server.files[source]
     server.files[source] = good.replace(b"0.0", b"0.1", 1)
-    with pytest.raises(DataError, match=rf"{re.escape(server.url + source)} sent was not used.*hash"):
-        fetch(NAME, mirror=server.url)
+    with pytest.raises(DataError, match=rf"{re.escape(server.url + source)} sent was not used.*checksum"):
+        fetch(NAME)
     assert not uci_file(own_cache, NAME).exists()
     server.files[source] = good
-    fetch(NAME, mirror=server.url)
+    fetch(NAME)
 
 
-def test_absent_file_and_absent_server(server: Server) -> None:
+def test_absent_file_and_absent_server(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match=r"Could not download .*404.*--from DIR"):
-        fetch(NAME, mirror=server.url)
+        fetch(NAME)
     assert len(server.requests) == 1, "a file that is not there is not asked for again"
+    monkeypatch.setattr(catalogue, "ARCHIVE", "http://127.0.0.1:9")
     with pytest.raises(DataError, match=r"Could not download http://127\.0\.0\.1:9/"):
-        fetch(NAME, mirror="http://127.0.0.1:9")
+        fetch(NAME)
 
 
 def idx(*shape: int) -> bytes:
@@ -155,7 +158,7 @@ def test_mnist_by_server_and_by_directory(
     server: Server, own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Small stand-ins for the four files, with their own checksums; an archive may compress otherwise."""
-    entries = []
+    digests = {}
     for name, shape in [
         ("train-images", (6, 2, 2)),
         ("train-labels", (6,)),
@@ -163,14 +166,13 @@ def test_mnist_by_server_and_by_directory(
         ("t10k-labels", (3,)),
     ]:
         raw, file = idx(*shape), f"{name}-idx{len(shape)}-ubyte.gz"
-        packed = gzip.compress(raw, mtime=0)
-        entries.append(MnistFile(file, hashlib.md5(packed).hexdigest(), hashlib.sha256(raw).hexdigest()))
-        server.files[f"/mnist/{file}"] = packed
+        digests[file] = hashlib.sha256(raw).hexdigest()
+        server.files[f"/mnist/{file}"] = gzip.compress(raw, mtime=0)
         (tmp_path / "mnist").mkdir(exist_ok=True)
         (tmp_path / "mnist" / file).write_bytes(gzip.compress(raw, compresslevel=1, mtime=1))
-    monkeypatch.setattr(fetching, "MNIST_FILES", tuple(entries))
-    monkeypatch.setattr(storage, "MNIST_FILES", tuple(entries))
-    paths = fetch("mnist", mirror=server.url)
+    monkeypatch.setattr(fetching, "MNIST", digests)
+    monkeypatch.setattr(storage, "MNIST", digests)
+    paths = fetch("mnist")
     assert [path.parent for path in paths] == [own_cache / "mnist"] * 4
     assert [array.shape for array in storage.load("mnist")] == [(6, 2, 2), (6,), (3, 2, 2), (3,)]
     paths[1].write_bytes(b"")
@@ -202,7 +204,7 @@ def test_command_line_downloads_with_a_progress_bar(
     name = "cylinder-bands"
     server.files[f"/{name}/{UCI[name].source}"] = benchmark_file(*storage.load(name))
     monkeypatch.delenv("LEVELPORT_DATA")
-    answer = CliRunner().invoke(data_app, ["fetch", name, "hill-valley", "--mirror", server.url])
+    answer = CliRunner().invoke(data_app, ["fetch", name, "hill-valley"])
     assert answer.exit_code == 1, "hill-valley is not on the server"
     assert "hill-valley_train_R.dat" in answer.output
     assert storage.locate(name).state is storage.State.FETCHED

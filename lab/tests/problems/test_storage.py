@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from levelport_lab.problems import storage
-from levelport_lab.problems.catalogue import MNIST_FILES, UCI, content_digest
+from levelport_lab.problems.catalogue import MNIST, UCI, content_digest
 from levelport_lab.problems.datasets import load_data
-from levelport_lab.problems.storage import DamagedDataWarning, DataError, State, read_idx
+from levelport_lab.problems.storage import DamagedDataWarning, DataError, State
 
 
 @pytest.fixture
@@ -136,8 +136,8 @@ def test_mnist_has_its_known_counts(all_sets: Path) -> None:
 def test_truncated_mnist_is_named(all_sets: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LEVELPORT_DATA")
     (own_cache / "mnist").mkdir(parents=True)
-    for entry in MNIST_FILES:
-        shutil.copyfile(all_sets / "mnist" / entry.name, own_cache / "mnist" / entry.name)
+    for name in MNIST:
+        shutil.copyfile(all_sets / "mnist" / name, own_cache / "mnist" / name)
     broken = own_cache / "mnist" / "t10k-labels-idx1-ubyte.gz"
     broken.chmod(0o644)
     broken.write_bytes(broken.read_bytes()[:2000])
@@ -146,28 +146,3 @@ def test_truncated_mnist_is_named(all_sets: Path, own_cache: Path, monkeypatch: 
     assert str(broken) in found.complaints[0]
     broken.write_bytes(gzip.compress(b"\0\0\x08\x01" + struct.pack(">I", 3) + b"abc"))
     assert "checksum mismatch" in storage.locate("mnist").complaints[0]
-
-
-@pytest.mark.parametrize(
-    "code", [(0x08, "u1"), (0x09, "i1"), (0x0B, ">i2"), (0x0C, ">i4"), (0x0D, ">f4"), (0x0E, ">f8")]
-)
-def test_idx_round_trip(code: tuple[int, str]) -> None:
-    array = np.arange(24).reshape(2, 3, 4).astype(code[1])
-    content = bytes([0, 0, code[0], 3]) + struct.pack(">III", 2, 3, 4) + array.tobytes()
-    np.testing.assert_array_equal(read_idx(content), array)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "magic number"),
-        (b"PK\x03\x04....", "magic number"),
-        (b"\0\0\x07\x01\0\0\0\x01a", "magic number"),
-        (b"\0\0\x08\x02\0\0\0\x01", "header is cut short"),
-        (b"\0\0\x08\x01\0\0\0\x05abc", "11 bytes.*announces 13"),
-        (b"\0\0\x08\x01\0\0\0\x02abc", "11 bytes.*announces 10"),
-    ],
-)
-def test_idx_says_what_is_wrong(content: bytes, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        read_idx(content)

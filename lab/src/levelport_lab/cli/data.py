@@ -60,18 +60,16 @@ def fetch_data(
     source: Annotated[
         Path | None, typer.Option("--from", help="Copy from this directory (with uci/ and mnist/) and not the network.")
     ] = None,
-    mirror: Annotated[str | None, typer.Option(help="A base URL to use in place of the public archives.")] = None,
 ) -> None:
     """Download the data sets that are missing into the cache and check them."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
     from levelport_lab.problems import storage
-    from levelport_lab.problems.fetching import check_origin, fetch
+    from levelport_lab.problems.fetching import fetch
 
     with usage_errors():
         wanted = _expand(names or ["uci", "mnist"])
-        check_origin(source, mirror)
     failed = False
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with errors_as_sentences(resumes=True), Progress(*columns, console=Console(), transient=True) as bars:
@@ -88,7 +86,7 @@ def fetch_data(
                 echo(f"{name}: {state.value} already")
                 continue
             try:
-                for path in fetch(name, source=source, mirror=mirror, on_piece=show):
+                for path in fetch(name, source=source, on_piece=show):
                     echo(f"{name}: {path}")
             except storage.DataError as error:
                 echo(str(error), "red", error=True)

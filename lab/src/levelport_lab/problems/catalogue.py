@@ -1,4 +1,4 @@
-"""What is known of the stored data sets before they are read: size, balance, origin, checksums; ``uci.csv`` has them.
+"""What is known of the stored data sets before they are read: size, balance, origin, checksum; ``uci.csv`` has it.
 
 The twenty binary sets are in the pre-processed form of Fernández-Delgado et al., "Do we need hundreds of
 classifiers to solve real world classification problems?" (JMLR 15, 2014): categories mapped to numbers, missing
@@ -39,7 +39,7 @@ def content_digest(X: NDArray[Any], y: NDArray[Any]) -> str:
 
 @dataclass(frozen=True)
 class UciSet:
-    """One of the twenty binary sets: its size, and how to recognize it and its source file."""
+    """One of the twenty binary sets: its size, where it comes from, and how to recognize its values."""
 
     name: str
     samples: int
@@ -49,7 +49,6 @@ class UciSet:
     about: str
     source: str
     digest: str
-    source_sha256: str
 
     @classmethod
     def of_row(cls, row: dict[str, str]) -> UciSet:
@@ -66,41 +65,13 @@ class UciSet:
         return f"{ARCHIVE}/{self.name}/{self.source}"
 
 
-@dataclass(frozen=True)
-class MnistFile:
-    """One of the four idx files: the archive's gzip by MD5, the bytes inside by SHA-256."""
-
-    name: str
-    gzip_md5: str
-    raw_sha256: str
-
-    @property
-    def url(self) -> str:
-        return f"{MNIST_ARCHIVE}/{self.name}"
-
-
-MNIST_FILES = (
-    MnistFile(
-        "train-images-idx3-ubyte.gz",
-        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-    ),
-    MnistFile(
-        "train-labels-idx1-ubyte.gz",
-        "d53e105ee54ea40749a09fcbcd1e9432",
-        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-    ),
-    MnistFile(
-        "t10k-images-idx3-ubyte.gz",
-        "9fb629c4189551a2d022fa330f9573f3",
-        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-    ),
-    MnistFile(
-        "t10k-labels-idx1-ubyte.gz",
-        "ec29112dd5afa0611ce80d1b7f02629c",
-        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-    ),
-)
+MNIST = {
+    "train-images-idx3-ubyte.gz": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "train-labels-idx1-ubyte.gz": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "t10k-images-idx3-ubyte.gz": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "t10k-labels-idx1-ubyte.gz": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+}
+"""The four idx files, each with the SHA-256 of what is compressed in it."""
 
 
 def _read_sets() -> dict[str, UciSet]:

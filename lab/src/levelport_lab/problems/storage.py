@@ -4,8 +4,8 @@ A set is looked for inside the package, then in the directory that ``LEVELPORT_D
 (the platform's place, or ``LEVELPORT_CACHE``) that ``levelport data fetch`` fills. Both directories have the layout
 
     uci/<name>.npz              X: float64 (n, d);  y: int8 (n,), -1 or +1
-    mnist/*-ubyte.gz            the four idx files: a big-endian header (two zero bytes, a type code, the number of
-                                dimensions, one unsigned 32-bit size per dimension), then the entries
+    mnist/*-ubyte.gz            the four idx files: two zero bytes, the type code of bytes, the number of dimensions,
+                                their sizes (32 bits each, big-endian), then the entries
 
 Every file is checked against the catalogue each time it is read. One that fails is named and passed over.
 """
@@ -15,7 +15,6 @@ from __future__ import annotations
 import enum
 import gzip
 import hashlib
-import math
 import os
 import struct
 import warnings
@@ -30,11 +29,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from levelport_lab.problems.catalogue import MNIST_FILES, UCI, MnistFile, UciSet, content_digest
+from levelport_lab.problems.catalogue import MNIST, UCI, UciSet, content_digest
 
 Arrays = tuple[NDArray[Any], ...]
-
-_IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
 class DataError(RuntimeError):
@@ -105,42 +102,36 @@ def read_uci(path: Path, entry: UciSet) -> Arrays:
     return X, y
 
 
-def read_idx(content: bytes) -> NDArray[Any]:
-    """The array in ``content`` (uncompressed); ValueError says what is wrong with it."""
-    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in _IDX_TYPES:
-        raise ValueError("it does not begin with the magic number of an idx file")
-    dimensions = content[3]
-    start = 4 + 4 * dimensions
-    if len(content) < start:
-        raise ValueError("its header is cut short")
-    shape = struct.unpack(f">{dimensions}I", content[4:start])
-    dtype = np.dtype(_IDX_TYPES[content[2]])
-    expected = start + dtype.itemsize * math.prod(shape)
-    if len(content) != expected:
-        raise ValueError(f"it has {len(content)} bytes, but its header announces {expected}")
-    return np.frombuffer(content, dtype=dtype, offset=start).reshape(shape)
-
-
-def read_mnist_file(path: Path, entry: MnistFile) -> NDArray[Any]:
-    """The array of one gzipped idx file, verified."""
+def mnist_array(content: bytes, name: str, origin: object) -> NDArray[np.uint8]:
+    """The array in a gzipped idx file of MNIST, verified; :class:`DataError` names its ``origin`` if it is another."""
     try:
-        content = gzip.decompress(path.read_bytes())
+        raw = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"The file {path} is damaged and was not used: {error}.") from error
-    if hashlib.sha256(content).hexdigest() != entry.raw_sha256:
-        raise DataError(f"The file {path} was not used: it is not MNIST's {entry.name} (checksum mismatch).")
-    return read_idx(content)
+        raise DataError(f"{origin} is damaged and was not used: {error}.") from error
+    if hashlib.sha256(raw).hexdigest() != MNIST[name]:
+        raise DataError(f"{origin} was not used: it is not MNIST's {name} (checksum mismatch).")
+    start = 4 + 4 * raw[3]
+    return np.frombuffer(raw, np.uint8, offset=start).reshape(struct.unpack(f">{raw[3]}I", raw[4:start]))
+
+
+def read_mnist_file(path: Path) -> NDArray[np.uint8]:
+    """The array of one of MNIST's files, verified."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error}.") from error
+    return mnist_array(content, path.name, path)
 
 
 def _read_mnist(place: Path) -> Arrays:
-    return tuple(read_mnist_file(place / "mnist" / entry.name, entry) for entry in MNIST_FILES)
+    return tuple(read_mnist_file(place / "mnist" / name) for name in MNIST)
 
 
 def _copies(name: str) -> Iterator[tuple[State, Callable[[], Arrays]]]:
     """Every place that has a copy of a set, sound or not, with a function that reads it."""
     for state, place in _places():
         if name == "mnist":
-            if any((place / "mnist" / entry.name).exists() for entry in MNIST_FILES):
+            if any((place / "mnist" / file).exists() for file in MNIST):
                 yield state, partial(_read_mnist, place)
         else:
             path = place / f"{name}.npz" if state is State.EMBEDDED else uci_file(place, name)

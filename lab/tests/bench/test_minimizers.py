@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from pathlib import Path
 
@@ -16,17 +17,30 @@ from levelport_lab.bench.minimizers.arms import ARMS, MEMORY, OURS, RandomDirect
 from levelport_lab.bench.minimizers.optima import optima
 from levelport_lab.bench.minimizers.problems import PROBLEMS
 from levelport_lab.bench.report import with_tables
+from levelport_lab.engine.spec import Run
+from levelport_lab.engine.store import Store
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
 
 
 def test_halves_are_those_of_the_first_commit() -> None:
-    counts = dict.fromkeys(("development", "reported"), 0)
-    for problem in PROBLEMS.values():
-        counts[problem.half] += problem.group != "network"
-    assert counts == {"development": 24, "reported": 33}
-    assert PROBLEMS["poisson 100"].half == "development"
-    assert PROBLEMS["huber 300"].half == "reported"
+    assert sum(problem.group != "network" for problem in PROBLEMS.values()) == 33
+    assert all(hashlib.sha256(name.encode()).digest()[0] & 1 for name in PROBLEMS)
+    development = pytest.importorskip("development_minimizers", reason="tools/ is not part of this copy").DEVELOPMENT
+    assert sum(problem.group != "network" for problem in development.values()) == 24
+    assert not any(hashlib.sha256(name.encode()).digest()[0] & 1 for name in development)
+
+
+def test_problems_of_the_other_half_become_no_rows(tmp_path: Path) -> None:
+    """Stores of before have them; they are not logistic problems of the first split."""
+    store, run = Store(tmp_path), [Run(facts={"dimension": 12.0})]
+    for name in ("poisson 100", "huber 300", "logreg/blood"):
+        store.put(study.MinimizerSpec(name, OURS), run, 1.0, {})
+    rows = study.minimizer_rows(store.look().results.values())
+    assert set(zip(rows["half"], rows["problem"], strict=True)) == {
+        ("reported", "huber 300"),
+        ("split 0", "logreg/blood"),
+    }
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -43,7 +57,7 @@ def test_problems_are_smooth_and_start_above_their_optimum(name: str) -> None:
 
 
 def test_a_run_costs_more_for_more_digits() -> None:
-    facts = study.MinimizerSpec("gaussian process 12", OURS).run()[0].facts
+    facts = study.MinimizerSpec("gaussian mixture 33", OURS).run()[0].facts
     costs = [facts[f"cost_{tau:g}"] for tau in study.ACCURACIES]
     assert 0.0 < costs[0] < costs[1] < costs[2] < 100.0
     assert facts["ended_by_itself"] == 0
@@ -58,7 +72,7 @@ def test_specs_name_the_rows_of_the_csv() -> None:
 
 
 def test_random_directions_are_pairs_of_the_hessian() -> None:
-    loss, x0 = PROBLEMS["gaussian process 12"].make()
+    loss, x0 = PROBLEMS["gaussian mixture 33"].make()
     objective = FunctionObjective(loss, like=x0)
     move = move_from(objective.at(x0), objective, RandomDirections(max_vectors=4))
     assert move.point.x is x0 or torch.equal(move.point.x, x0)

@@ -155,7 +155,7 @@ def test_interrupted_run_reports_what_is_there(tmp_path: Path) -> None:
 PARTIAL: dict[str, tuple[RunSpec, ...]] = {
     "functions": (RaceSpec(ProblemName("function", "booth"), ALONE, 50.0),),
     "networks": (RaceSpec(ProblemName("network", "mlp-relu-5/blood", 1e-4), ALONE, 20.0),),
-    "minimizers": (MinimizerSpec("gaussian process 12", MEMORY),),
+    "minimizers": (MinimizerSpec("ordinal 44", MEMORY),),
     "solvers": (SolverSpec(SOLVER, next(iter(LOGISTIC_CASES)), (Budget(10),)),),
     "safety": (SafetySpec("tanh", "SGD 0.1", 0),),
 }

@@ -119,9 +119,9 @@ def smallest_sets(count: int) -> list[str]:
     return sorted(UCI, key=lambda name: UCI[name].samples)[:count]
 
 
-def logistic(sets: int = 20) -> list[ProblemName]:
-    """Logistic problems on the smallest sets, or all twenty."""
-    return [ProblemName("logistic", f"logreg/{data}", reg) for data in smallest_sets(sets) for reg in REGULARIZATION]
+def logistic() -> list[ProblemName]:
+    """Logistic problems on all twenty sets."""
+    return [ProblemName("logistic", f"logreg/{data}", reg) for data in smallest_sets(20) for reg in REGULARIZATION]
 
 
 def quadratics() -> list[ProblemName]:

@@ -78,43 +78,17 @@ def classification(
 
 
 REGRESSIONS: dict[str, tuple[list[int], Callable[[Tensor], Tensor], int, int]] = {
-    "tanh regression deep": ([5, 20, 20, 20, 1], torch.tanh, 1, 500),
-    "softplus regression wide": ([10, 200, 1], F.softplus, 2, 500),
-    "gelu regression many outputs": ([8, 40, 40, 5], F.gelu, 3, 500),
-    "sigmoid regression": ([4, 50, 50, 1], torch.sigmoid, 4, 500),
     "silu regression narrow": ([6, 12, 12, 12, 12, 1], F.silu, 16, 500),
     "softplus regression deep": ([5, 25, 25, 25, 2], F.softplus, 17, 500),
-    "tanh regression small": ([2, 30, 1], torch.tanh, 18, 300),
 }
 CLASSIFICATIONS: dict[str, tuple[str, list[int], Callable[[Tensor], Tensor], int, int]] = {
     "tanh sonar": ("conn-bench-sonar-mines-rocks", [30, 30], torch.tanh, 5, 600),
-    "softplus ionosphere": ("ionosphere", [50, 20], F.softplus, 6, 600),
-    "silu pima": ("pima", [40, 40], F.silu, 7, 600),
-    "tanh credit": ("credit-approval", [60], torch.tanh, 8, 600),
     "gelu breast cancer": ("breast-cancer", [30, 15], F.gelu, 14, 600),
-    "tanh spambase": ("spambase", [40], torch.tanh, 15, 1000),
-    "gelu musk": ("musk-1", [25], F.gelu, 19, 600),
 }
 for name, fitted in REGRESSIONS.items():
     problem("network", name)(partial(regression, *fitted))
 for name, labelled in CLASSIFICATIONS.items():
     problem("network", name)(partial(classification, *labelled))
-
-
-@problem("network")
-def softmax_digits_tanh() -> Made:
-    table = load_data("digits")
-    X, y = torch.tensor(table.X[:600]).double(), torch.tensor(table.y[:600]).long()
-    start, read = weights([X.shape[1], 30, 10], 9)
-    return lambda w: F.cross_entropy(forward(read(w), X, torch.tanh), y) + 1e-5 * w.square().sum(), start
-
-
-@problem("network")
-def autoencoder_digits() -> Made:
-    X = torch.tensor(load_data("digits").X[:400]).double()
-    X = X / X.abs().max()
-    start, read = weights([X.shape[1], 25, 6, 25, X.shape[1]], 10)
-    return lambda w: F.mse_loss(forward(read(w), X, torch.tanh), X) + 1e-6 * w.square().sum(), start
 
 
 @problem("network")

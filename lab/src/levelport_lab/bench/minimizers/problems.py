@@ -3,13 +3,13 @@
 Three groups: ``statistical`` models, ``function`` (CUTEst-like test functions, written from their published formulas)
 and ``network`` (full batch, smooth activations). All are in float64 and differentiated by autograd.
 
-The method was developed on one half of the problems and is reported on the other. The half of a problem is a bit of
-the SHA-256 of its name, so that it is not chosen by hand and a new problem does not move an old one.
+The method was developed on one half of the problems and is reported on the other. The first byte of the SHA-256 of a
+problem's name decides, so that the half is not chosen by hand and a new problem does not move an old one: odd means
+reported, and the problem is defined here; even means development, and it is in ``tools/development_minimizers.py``.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -24,7 +24,6 @@ __all__ = ["PROBLEMS", "Made", "Problem", "draws", "problem", "zeros"]
 Loss = Callable[[Tensor], Tensor]
 Made = tuple[Loss, Tensor]
 Group = Literal["statistical", "function", "network"]
-Half = Literal["development", "reported"]
 
 
 @dataclass(frozen=True)
@@ -35,22 +34,19 @@ class Problem:
     group: Group
     make: Callable[[], Made]
 
-    @property
-    def half(self) -> Half:
-        """The half that the hash of the name decides."""
-        return "reported" if hashlib.sha256(self.name.encode()).digest()[0] & 1 else "development"
-
 
 PROBLEMS: dict[str, Problem] = {}
 """By name; filled by the modules that define them."""
 
 
-def problem(group: Group, name: str = "") -> Callable[[Callable[[], Made]], Callable[[], Made]]:
+def problem(
+    group: Group, name: str = "", *, registry: dict[str, Problem] = PROBLEMS
+) -> Callable[[Callable[[], Made]], Callable[[], Made]]:
     """Enter the decorated function under ``name`` or its own, blanks for underscores."""
 
     def enter(make: Callable[[], Made]) -> Callable[[], Made]:
         called = (name or make.__name__).replace("_", " ")
-        PROBLEMS[called] = Problem(called, group, make)
+        registry[called] = Problem(called, group, make)
         return make
 
     return enter

@@ -31,33 +31,10 @@ def linear_model(X: Tensor, penalty: float, loss: Loss) -> Made:
 
 
 @problem("statistical")
-def logistic_correlated_200() -> Made:
-    X, z, _ = correlated(2000, 200, 2.5, 1)
-    y = torch.where(uniform(2000, 1) < torch.sigmoid(2.0 * z), 1.0, -1.0).double()
-    return linear_model(X, 1e-7, lambda p: -F.logsigmoid(y * p))
-
-
-@problem("statistical")
 def logistic_wide_1000() -> Made:
     X, z, _ = correlated(400, 1000, 1.0, 2)
     y = torch.sign(z)
     return linear_model(X, 1e-4, lambda p: -F.logsigmoid(y * p))
-
-
-@problem("statistical")
-def logistic_unscaled_30() -> Made:
-    normal = draws(3)
-    X = normal(3000, 30) * torch.logspace(-2.0, 3.0, 30, dtype=torch.float64)
-    z = (X / X.std(0)) @ normal(30)
-    y = torch.where(uniform(3000, 3) < torch.sigmoid(z), 1.0, -1.0).double()
-    return linear_model(X, 1e-8, lambda p: -F.logsigmoid(y * p))
-
-
-@problem("statistical")
-def poisson_100() -> Made:
-    X, z, _ = correlated(1500, 100, 2.0, 4)
-    counts = torch.poisson(torch.exp(0.5 * z), generator=torch.Generator().manual_seed(4))
-    return linear_model(X, 1e-7, lambda p: torch.exp(p) - counts * p)
 
 
 @problem("statistical")
@@ -79,20 +56,6 @@ def student_120() -> Made:
     X, z, noise = correlated(1500, 120, 1.5, 7)
     y = z + 0.2 * noise / (0.1 + noise.roll(1).abs())
     return linear_model(X, 1e-6, lambda p: torch.log1p((p - y).square()))
-
-
-@problem("statistical")
-def gamma_regression_80() -> Made:
-    X, z, _ = correlated(1200, 80, 2.0, 8)
-    y = torch.exp(z) * -torch.log(uniform(1200, 8))
-    return linear_model(X, 1e-7, lambda p: p + y * torch.exp(-p))
-
-
-@problem("statistical")
-def quantile_smoothed_100() -> Made:
-    X, z, noise = correlated(1500, 100, 1.5, 9)
-    y = z + noise
-    return linear_model(X, 1e-6, lambda p: 0.9 * (y - p) + 0.1 * F.softplus((p - y) / 0.1))
 
 
 @problem("statistical")
@@ -152,26 +115,6 @@ def cox_partial_likelihood_60() -> Made:
 
 
 @problem("statistical")
-def gaussian_process_12() -> Made:
-    normal = draws(14)
-    X = normal(120, 10)
-    y = torch.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] * X[:, 2] + 0.1 * normal(120)
-
-    def loss(w: Tensor) -> Tensor:
-        scaled = X * torch.exp(w[:10])
-        squares = scaled.square().sum(1)
-        distance = squares[:, None] + squares[None] - 2.0 * scaled @ scaled.T
-        K = torch.exp(w[10] - 0.5 * distance) + torch.exp(w[11]) * torch.eye(120, dtype=torch.float64)
-        L = torch.linalg.cholesky(K)
-        half = torch.linalg.solve_triangular(L, y[:, None], upper=False)
-        return (0.5 * half.square().sum() + L.diagonal().log().sum()) / 120 + 1e-3 * w.square().sum()
-
-    start = zeros(12)
-    start[:10], start[11] = -1.0, -2.0
-    return loss, start
-
-
-@problem("statistical")
 def gaussian_mixture_33() -> Made:
     normal = draws(15)
     centers = 3.0 * normal(3, 5)
@@ -225,20 +168,6 @@ def kernel_logistic_300() -> Made:
 
 
 @problem("statistical")
-def item_response_260() -> Made:
-    normal = draws(19)
-    ability, slope, hard = normal(200), torch.exp(0.3 * normal(30)), normal(30)
-    right = uniform(6000, 19).view(200, 30) < torch.sigmoid(slope[None] * (ability[:, None] - hard[None]))
-    y = 2.0 * right.double() - 1.0
-
-    def loss(w: Tensor) -> Tensor:
-        theta, a, b = w[:200], torch.exp(w[200:230]), w[230:]
-        return -F.logsigmoid(y * (a[None] * (theta[:, None] - b[None]))).sum() + 0.5 * w.square().sum()
-
-    return loss, zeros(260)
-
-
-@problem("statistical")
 def bradley_terry_150() -> Made:
     normal = draws(20)
     strength = normal(150)
@@ -248,20 +177,6 @@ def bradley_terry_150() -> Made:
     won = uniform(len(pairs), 20) < torch.sigmoid(strength[first] - strength[second])
     y = 2.0 * won.double() - 1.0
     return lambda w: -F.logsigmoid(y * (w[first] - w[second])).sum() + 1e-3 * w.square().sum(), zeros(150)
-
-
-@problem("statistical")
-def independent_components_64() -> Made:
-    normal = draws(21)
-    sources = torch.sign(normal(1000, 8)) * normal(1000, 8).square()
-    X = sources @ normal(8, 8)
-
-    def loss(w: Tensor) -> Tensor:
-        W = w.view(8, 8)
-        Y = X @ W.T
-        return torch.logaddexp(Y, -Y).sum(1).mean() - torch.linalg.slogdet(W)[1]
-
-    return loss, torch.eye(8, dtype=torch.float64).reshape(-1)
 
 
 @problem("statistical")

@@ -13,6 +13,7 @@ from theory_problems import Case, cases
 from levelport.numerics.newton import hessian_by_columns as hessian_matrix
 from levelport.solvers import Certificate
 from levelport_lab.theory import rates_approximate, rates_stable
+from levelport_lab.theory.certificates import step_factor
 from levelport_lab.theory.rates_stable import Stability
 from levelport_lab.theory.trajectory import largest_armijo_step
 
@@ -47,14 +48,14 @@ def test_rayleigh_forms_are_attained_on_quadratics(seed: int, d: int, factor: fl
     e = H @ g - lam * g
     E = e @ np.linalg.solve(H, e)
     following = w - factor / lam * g
-    bound = rates_approximate.approximate_step_rayleigh(gap, factor / lam, lam, QUADRATIC, error=E)
+    bound = rates_approximate.approximate_step(gap, factor / lam, lam, QUADRATIC, error=E, cross=-E / lam)
     assert bound == pytest.approx(following @ H @ following / 2, rel=1e-7, abs=1e-9)
     # The largest Armijo step of a quadratic is 1/λ.
     newton = w - g / lam
     truth = newton @ H @ newton / 2
     assert rates_approximate.approximate_armijo_rayleigh(gap, lam, QUADRATIC, error=E) == pytest.approx(truth, abs=1e-9)
     alignment = (g @ g) ** 2 / ((g @ H @ g) * (g @ np.linalg.solve(H, g)))
-    assert rates_approximate.aligned_armijo(gap, alignment, QUADRATIC) == pytest.approx(truth, abs=1e-9)
+    assert step_factor(1.0, 1.0, alignment, 1.0, armijo=True) * gap == pytest.approx(truth, abs=1e-9)
 
 
 def test_published_bound_without_cross_term_is_false() -> None:
@@ -124,20 +125,21 @@ def test_bounds_hold_from_arbitrary_points_of_the_sublevel_set(case: Case) -> No
         lam = Certificate.at(point).curvature
         e = H @ g - lam * g
         error, decrement = float(e @ torch.linalg.solve(H, e)), float(g @ torch.linalg.solve(H, g))
-        assert gap <= rates_stable.gap_from_newton_decrement(decrement, stability) * (1 + 1e-9)
+        assert gap <= decrement / (2 * stability.lower) * (1 + 1e-9)
         alignment = point.gradient_norm**4 / (float(g @ H @ g) * decrement)
         step = largest_armijo_step(objective, point)
         following = objective.at(point.x - step * g).value - constants.minimum.value
         armijo = rates_approximate.approximate_armijo_rayleigh
         assert following <= armijo(gap, lam, stability, error=error) + case.rounding
-        assert following <= rates_approximate.aligned_armijo(gap, alignment, stability) + case.rounding
+        aligned = step_factor(stability.upper, stability.lower, alignment, step * lam, armijo=True)
+        assert following <= aligned * gap + case.rounding
         # The same point seen as a teleport from a level lower by r.
         excess = 0.1 * gap
         assert following <= armijo(gap - excess, lam, stability, error=error, excess=excess) + case.rounding
         for factor in (0.3, 1.0, 1.9):
             short = factor / (constants.L.value * stability.upper)
             following = objective.at(point.x - short * g).value - constants.minimum.value
-            bound = rates_approximate.approximate_step_rayleigh(gap, short, lam, stability, error=error)
+            bound = rates_approximate.approximate_step(gap, short, lam, stability, error=error, cross=-error / lam)
             assert following <= bound + case.rounding
 
 
@@ -146,5 +148,3 @@ def test_steps_out_of_range_are_refused() -> None:
         rates_approximate.approximate_step(1.0, 3.0, 1.0, QUADRATIC, error=0.0, cross=0.0)
     with pytest.raises(ValueError, match="curvature must be positive"):
         rates_approximate.approximate_step(1.0, 0.1, 0.0, QUADRATIC, error=0.0, cross=0.0)
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        rates_approximate.aligned_armijo(1.0, 1.5, QUADRATIC)

@@ -158,18 +158,11 @@ def test_too_few_iterations_are_refused() -> None:
 
 def test_theory_command_prints_constants_bounds_and_draws(tmp_path: Path) -> None:
     picture = tmp_path / "quadratic.png"
-    result = cli.invoke(app, ["theory", "quadratic/100", "--iterations", "8", "--plot", "--to", str(picture)])
+    result = cli.invoke(app, ["theory", "quadratic/100", "--iterations", "8", "--plot", str(picture)])
     assert result.exit_code == 0, result.output
     assert "exact: largest eigenvalue" in result.output
     assert "measured: GD with teleports" in result.output
     assert picture.exists()
-
-
-def test_picture_is_named_after_the_problem_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = cli.invoke(app, ["theory", "quadratic/10", "--iterations", "4", "--plot"])
-    assert result.exit_code == 0, result.output
-    assert (tmp_path / "quadratic-10.png").exists()
 
 
 def test_theory_command_on_a_named_problem() -> None:

@@ -33,34 +33,30 @@ def theory_command(
     seed: Seed = 0,
     warmup: Warmup = 0,
     iterations: Annotated[int, typer.Option(help="Iterations to run and to bound.", min=2, max=10_000)] = 30,
-    every: Annotated[int, typer.Option(help="Teleport at iterations 1, 1 + EVERY, ….", min=1)] = 2,
-    plot: Annotated[bool, typer.Option("--plot", help="Draw measured gaps and bounds.")] = False,
-    to: Annotated[Path | None, typer.Option(help="The picture's file; by default named after the problem.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw measured gaps and bounds to this file.")] = None,
 ) -> None:
-    """Compare measured gaps with the bounds of the theorems."""
+    """Compare measured gaps with the bounds of the theorems; every other iteration teleports."""
     from levelport_lab.theory.bounds import audit, warm_start
-    from levelport_lab.theory.steps import every as schedule
 
-    path = to if to is not None else Path(name.replace("/", "-") + ".png") if plot else None
-    if path is not None:
+    if plot is not None:
         from levelport_lab.pictures import picture_format
 
-        with usage_errors("--to"):
-            picture_format(path)
+        with usage_errors("--plot"):
+            picture_format(plot)
     with errors_as_sentences(), usage_errors():
         objective, start = _named(name, reg, seed)
         start = warm_start(objective, start, warmup)
-        found = audit(objective, start, iterations, schedule=schedule(every, iterations, start=1))
+        found = audit(objective, start, iterations)
     _print_constants(found)
     _print_bounds(found, iterations)
     _print_certificates(found)
     _print_lemmas(found)
-    if path is not None:
+    if plot is not None:
         from levelport_lab.theory_pictures import save_audit
 
         with errors_as_sentences():
-            save_audit(found, path, f"{name}, after {warmup} gradient steps" if warmup else name)
-        typer.echo(f"Drawn into {path}.")
+            save_audit(found, plot, f"{name}, after {warmup} gradient steps" if warmup else name)
+        typer.echo(f"Drawn into {plot}.")
     if broken := found.violations():
         typer.secho(f"A guarantee was exceeded: {', '.join(broken)}. This should not happen.", fg="red", err=True)
         raise typer.Exit(1)

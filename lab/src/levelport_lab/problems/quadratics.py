@@ -10,8 +10,6 @@ Gower, section 2: there the gradient is an eigenvector of H with eigenvalue λ_m
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -50,12 +48,6 @@ class Quadratic(Objective):
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         return _QuadraticPoint(x, self)
-
-    def largest_gradient_norm(self, x: Tensor) -> float:
-        """sqrt(2 λ_max (f(x) - f*)): the exact optimal value of the teleportation problem from ``x``."""
-        residual = x - self.minimizer
-        gap = 0.5 * float(residual @ (self.hessian @ residual))
-        return math.sqrt(2.0 * float(self.eigenvalues.max()) * gap)
 
 
 class _QuadraticPoint(Point):

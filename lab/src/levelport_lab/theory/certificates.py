@@ -42,7 +42,7 @@ class NewtonAlignment:
     """The angle between the gradient and the Newton direction H⁻¹g.
 
     ``angle`` is in degrees. ``squared`` is a = ‖g‖⁴/((gᵀHg)(gᵀH⁻¹g)): the largest Armijo step from here lowers f -
-    f* by a factor 1 - a·μ̃/L̃, see :func:`levelport_lab.theory.rates_approximate.aligned_armijo`. ``solved`` says whether
+    f* by a factor 1 - a·μ̃/L̃, see :func:`step_factor`. ``solved`` says whether
     H⁻¹g was found; if it was not, a may be too large, and nothing can be proved with it.
     """
 

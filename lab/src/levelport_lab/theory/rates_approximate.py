@@ -15,7 +15,7 @@ same as ‖e‖_{H⁻¹} if e⁺ stands for H⁻¹e, which is not said. Stabilit
 lie outside the initial sub-level set.
 
 With the Rayleigh quotient λ = ⟨g, Hg⟩/‖g‖², which is what our certificates report, e is orthogonal to g and c = -E/λ:
-one number, E, says all. The functions with ``rayleigh`` in their name use it.
+one number, E, says all.
 """
 
 from __future__ import annotations
@@ -38,13 +38,6 @@ def approximate_step(
     )
 
 
-def approximate_step_rayleigh(
-    gap: float, step: float, curvature: float, stability: Stability, *, error: float, excess: float = 0.0
-) -> float:
-    """δ_{k+1} ≤ (1 + μ̃λη(ηλL̃ - 2))(δ_k + r) + (η/λ)(1 - L̃ηλ/2) E for λ = ⟨g, Hg⟩/‖g‖²."""
-    return approximate_step(gap, step, curvature, stability, error=error, cross=-error / curvature, excess=excess)
-
-
 def approximate_armijo_rayleigh(
     gap: float, curvature: float, stability: Stability, *, error: float, excess: float = 0.0
 ) -> float:
@@ -55,18 +48,6 @@ def approximate_armijo_rayleigh(
     """
     ratio = stability.lower / stability.upper
     return (1.0 - ratio) * (gap + max(0.0, excess)) + error / (2.0 * stability.upper * curvature**2)
-
-
-def aligned_armijo(gap: float, alignment_squared: float, stability: Stability) -> float:
-    """δ_{k+1} ≤ (1 - a μ̃/L̃) δ_k for the largest Armijo step from *any* point with Newton alignment a.
-
-    a = ‖g‖⁴/((gᵀHg)(gᵀH⁻¹g)) ∈ (0, 1] is the squared cosine between gradient and Newton direction in the inner
-    product of H; it is 1 exactly where g is an eigenvector, which is what an exact teleport arranges. Not in the
-    paper: it says what a teleport buys, namely 1 - aμ̃/L̃ before against 1 - μ̃/L̃ after.
-    """
-    if not 0.0 <= alignment_squared <= 1.0 + 1e-9:
-        raise ValueError(f"alignment_squared must lie between 0 and 1, not {alignment_squared}.")
-    return (1.0 - min(1.0, alignment_squared) * stability.lower / stability.upper) * gap
 
 
 def _check_step(step: float, curvature: float, stability: Stability) -> None:

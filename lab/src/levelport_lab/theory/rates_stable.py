@@ -57,14 +57,6 @@ class Stability:
         return math.inf if self.upper == self.lower else -math.log1p(-self.lower / self.upper)
 
 
-def gap_from_newton_decrement(decrement_squared: float, stability: Stability) -> float:
-    """f(x) - f* ≤ ‖∇f(x)‖²_{H⁻¹}/(2μ̃), by minimizing both sides of the lower stability inequality over y.
-
-    The published lemma lacks the square and has an unexplained c for 1/μ̃; the proofs that use it have both right.
-    """
-    return decrement_squared / (2.0 * stability.lower)
-
-
 def teleport_factor(step: float, curvature: float, stability: Stability) -> float:
     """δ_{k+1} ≤ (1 + μ̃λη(ηλL̃ - 2)) δ_k for the step η after an exact teleport with multiplier λ.
 
@@ -188,28 +180,25 @@ def armijo_alternating(iterations: int, L: float, radius: float, stability: Stab
     return 2.0 * radius**2 * L * surplus / math.expm1(exponent)
 
 
-def alternating_break_even(stability: Stability, advantage: float = 1.0) -> float:
-    """The least even K from which on the alternating bound is strictly below GD's 2R²L/(K·advantage).
+def alternating_break_even(stability: Stability) -> float:
+    """The least even K from which on the alternating bound is strictly below GD's 2R²L/K.
 
-    That is ρ^{K/2} > 1 + K(ρ - 1)·advantage, or, for advantage 1, K > 2 log(1 + Kμ̃/(L̃ - μ̃))/log ρ. The corollary
-    has (L̃ - μ̃)/μ̃ in the logarithm, see :func:`armijo_alternating`, and lacks the 2 of its own proof. For μ̃ ≪ L̃ the
-    answer is about 2.5 L̃/μ̃, and ``inf`` where that is beyond the range of floats.
+    That is ρ^{K/2} > 1 + K(ρ - 1), or K > 2 log(1 + Kμ̃/(L̃ - μ̃))/log ρ. The corollary has (L̃ - μ̃)/μ̃ in the
+    logarithm, see :func:`armijo_alternating`, and lacks the 2 of its own proof. For μ̃ ≪ L̃ the answer is about
+    2.5 L̃/μ̃, and ``inf`` where that is beyond the range of floats.
 
-    Compared are *bounds*, and GD with the same Armijo steps has a better one than 2R²L/K: pass ``advantage =
-    4(R/‖w_0 - w*‖)²`` for :func:`levelport_lab.theory.rates.gradient_descent_armijo`. :func:`first_lead` compares
-    any two rates.
+    Compared are *bounds*, and GD with the same Armijo steps has a better one than 2R²L/K,
+    :func:`levelport_lab.theory.rates.gradient_descent_armijo`. :func:`first_lead` compares any two rates.
     """
-    if not advantage >= 1.0:
-        raise ValueError(f"advantage must be at least 1, not {advantage}.")
     if math.isinf(stability.surplus):
         return 4  # the bound is that of GD's first step at K = 2, and 0 from then on
     if stability.surplus == 0.0:
         return math.inf
 
     def faster(half: int) -> bool:
-        return half * stability.log_growth > math.log1p(2.0 * half * advantage * stability.surplus)
+        return half * stability.log_growth > math.log1p(2.0 * half * stability.surplus)
 
-    # ρˣ is convex and 1 + 2x(ρ - 1)·advantage affine, equal at x = 0 with the steeper slope: they cross once more.
+    # ρˣ is convex and 1 + 2x(ρ - 1) affine, equal at x = 0 with the steeper slope: they cross once more.
     high = 1
     while not faster(high):
         high *= 2
@@ -233,17 +222,14 @@ def first_lead(ours: Sequence[float], theirs: Sequence[float]) -> int | None:
     return lead
 
 
-def payoff_gap(L: float, radius: float, stability: Stability, extra_cost: float = 0.0) -> float:
+def payoff_gap(L: float, radius: float, stability: Stability) -> float:
     """Below this δ a teleport has a better bound than gradient steps: δ < 2R²L μ̃/(L̃ - μ̃), ∞ for quadratics.
 
     A teleported step adds (ρ - 1)/δ_k to 1/δ, a gradient step 1/(2R²L). The text has δ_{k-1} ≤ this and takes the
-    teleport as free, which is right; by the one-step facts the smaller δ_k, the gap now, decides, and ``extra_cost``,
-    the teleport's price in gradient steps, divides the threshold by 1 + extra_cost. Guarantees are compared, not
-    outcomes.
+    teleport as free, which is right; by the one-step facts the smaller δ_k, the gap now, decides. For a teleport at the
+    price of c gradient steps the threshold is smaller by a factor 1 + c. Guarantees are compared, not outcomes.
     """
-    if not extra_cost >= 0.0:
-        raise ValueError(f"extra_cost must not be negative, not {extra_cost}.")
-    return 2.0 * radius**2 * L * stability.surplus / (1.0 + extra_cost)
+    return 2.0 * radius**2 * L * stability.surplus
 
 
 def fixed_simplified(
@@ -259,9 +245,7 @@ def fixed_simplified(
     return measured_form(Steps([1.0 / scale] * (len(gaps) - 1), growths, radius), gaps)
 
 
-def fixed_alternating(
-    curvatures: Sequence[float], L: float, radius: float, stability: Stability, *, long_gradient_steps: bool = False
-) -> float:
+def fixed_alternating(curvatures: Sequence[float], L: float, radius: float, stability: Stability) -> float:
     """δ_K ≤ 4R²Lμ̃ Π_{i ∈ 𝒯} (1 - λ_iμ̃/(LL̃)) for η = 1/(LL̃), 𝒯 = {1, 3, …, K - 1} and K ≥ 2 log 2 · L̃/μ̃.
 
     ``curvatures`` are λ_1, λ_3, …, λ_{K-1}. With q_i = 1/β_i ≥ 1 - μ̃/L̃ =: c the recursion gives
@@ -270,8 +254,7 @@ def fixed_alternating(
 
     The proposition has 4R²LL̃²/μ̃ in front: L̃/μ̃ went into the numerator instead of the denominator, a loss of
     (L̃/μ̃)². It also bounds q_i by 1 - 2μ̃/L̃, which may be negative, asks for K ≥ 4L̃/μ̃, and multiplies over even
-    i, where nothing teleports. ``long_gradient_steps`` takes η = 1/L at the other iterations, which gains a factor
-    L̃.
+    i, where nothing teleports. With η = 1/L at the other iterations the bound is smaller by a factor L̃.
     """
     iterations = 2 * len(curvatures)
     needed = 2.0 * math.log(2.0) * stability.upper / stability.lower
@@ -279,8 +262,7 @@ def fixed_alternating(
         raise ValueError(f"this bound starts at K = {math.ceil(needed)} iterations, not {iterations}.")
     scale = stability.lower / (L * stability.upper)
     product = math.prod(max(0.0, 1.0 - lam * scale) for lam in curvatures)  # rounding may put λ above L
-    bound = 4.0 * radius**2 * L * stability.lower * product
-    return bound / stability.upper if long_gradient_steps else bound
+    return 4.0 * radius**2 * L * stability.lower * product
 
 
 def _inverse(factor: float) -> float:

@@ -29,13 +29,6 @@ def alternating(iterations: int) -> frozenset[int]:
     return frozenset(range(1, iterations, 2))
 
 
-def every(period: int, iterations: int, *, start: int = 0) -> frozenset[int]:
-    """𝒯 = {start, start + period, …} below ``iterations``."""
-    if period < 1:
-        raise ValueError(f"period must be at least 1, not {period}.")
-    return frozenset(range(start, iterations, period))
-
-
 @dataclass(frozen=True)
 class Steps:
     """The guarantees of K consecutive steps.

@@ -19,7 +19,7 @@ from rich.console import Console
 from levelport_lab.choices import BackendName
 from levelport_lab.engine import backends
 from levelport_lab.engine.backends import Backend, WorkerLostError
-from levelport_lab.engine.progress import ConsoleProgress, Forecast, Progress
+from levelport_lab.engine.progress import ConsoleProgress, Progress
 from levelport_lab.engine.runner import Plan, failure_sentences, in_words, run_plan
 from levelport_lab.engine.spec import RunSpec, RunStatus
 from levelport_lab.engine.store import Store, StoreError
@@ -300,11 +300,12 @@ def test_forecast_weighs_tasks_by_their_cost(monkeypatch: pytest.MonkeyPatch) ->
     now = [100.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     heavy, light = Squares(1, pause=9.999), Squares(2, pause=0.999)
-    forecast = Forecast([heavy, light, light])
-    now[0] += 30.0
-    forecast.finished(heavy, failed=True)
-    # 10 of 12 units took 30 s: the last two units need 6 s.
-    assert forecast.line() == "2.0/min, 1 failed, 0:06 left"
+    progress = ConsoleProgress(Console(file=StringIO()), "squares")
+    with progress.running([heavy, light, light]):
+        now[0] += 30.0
+        progress.finished(heavy, failed=True)
+        # 10 of 12 units took 30 s: the last two units need 6 s.
+        assert progress.line() == "1/3, 2.0/min, 1 failed, 0:00:06 left"
 
 
 def test_plan_forecast_is_corrected_by_what_really_happened(tmp_path: Path) -> None:

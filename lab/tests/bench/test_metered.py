@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from levelport.checks import UnknownNameError
 from levelport.optim._minimize import minimize
-from levelport_lab.bench.competitors import COMPETITORS, competitor_named
+from levelport_lab.bench.competitors import COMPETITORS
 from levelport_lab.bench.instances import ProblemName
 from levelport_lab.bench.metered import Enough, Metered, NumpyFunctions, TorchFunction
 from levelport_lab.bench.races import race
@@ -106,11 +105,6 @@ def test_every_competitor_minimises_a_quadratic(name: str) -> None:
     assert run.facts["gradient_equivalents"] == counted <= 1502.0
     assert np.all(np.diff(run.curves["value"]) < 0.0)
     assert np.all(np.diff(run.curves["gradient_equivalents"]) >= 0.0)
-
-
-def test_a_misspelt_competitor_is_named() -> None:
-    with pytest.raises(UnknownNameError, match=r"levelport\.minimize"):
-        competitor_named("levelport.minimise")
 
 
 def test_products_do_not_vanish_without_grad_mode() -> None:

@@ -17,4 +17,4 @@ def test_small_networks_are_never_hurt(activation: str, optimizer: str, schedule
     for seed in range(2):
         plain, _ = safety.train(activation, optimizer, seed, lambda inner: inner)
         found = safety.compared(activation, optimizer, schedule, seed, plain)
-        assert found.safe, found
+        assert found["safe"], found

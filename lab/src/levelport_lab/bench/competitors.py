@@ -7,14 +7,12 @@ instrument decides when they are done; a run that ends by itself before that has
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from levelport.checks import unknown_name
 from levelport.objective import Objective
 from levelport.objectives import GradientDifferences
 from levelport.optim._minimize import minimize
@@ -47,19 +45,6 @@ MEMORY = 10  # pairs of vectors of the L-BFGS methods: SciPy's own default
 Method = Callable[[Metered, Instance], None]
 
 
-@dataclass(frozen=True)
-class Competitor:
-    """A method under the name that tables give it."""
-
-    name: str
-    method: Method
-
-    def run(self, objective: Metered, instance: Instance) -> None:
-        """Minimize until the objective says that it is enough, or the method gives up."""
-        with objective.until_enough():
-            self.method(objective, instance)
-
-
 def descent(rule: StepRule | Callable[[Instance], StepRule] | str = "auto", **options: Any) -> Method:
     """``minimize`` with a rule, or one that knows the instance, and options."""
 
@@ -75,14 +60,14 @@ def _polyak(instance: Instance) -> StepRule:
     return Polyak(max_step=1e6, f_star=0.0 if math.isnan(instance.f_star) else instance.f_star)
 
 
-def _with_and_without(name: str, rule: StepRule | Callable[[Instance], StepRule] | str) -> list[Competitor]:
+def _with_and_without(name: str, rule: StepRule | Callable[[Instance], StepRule] | str) -> dict[str, Method]:
     """A method alone, with the paper's teleports, and with ours."""
     published = {"schedule": Every(50, start=5), "solver": SQP(max_hvps=50), "first_step": "method"}
-    return [
-        Competitor(name, descent(rule, schedule=Never())),
-        Competitor(f"{name} + published teleports", descent(rule, **published)),
-        Competitor(f"{name} + our teleports", descent(rule, schedule=Every(1))),
-    ]
+    return {
+        name: descent(rule, schedule=Never()),
+        f"{name} + published teleports": descent(rule, **published),
+        f"{name} + our teleports": descent(rule, schedule=Every(1)),
+    }
 
 
 def by_scipy(method: str, options: dict[str, Any], *, differences: bool = False) -> Method:
@@ -118,61 +103,34 @@ def _adamw(objective: Metered, instance: Instance) -> None:
         optimizer.step()
 
 
-CORE = (
-    *_with_and_without(ALONE, DESCENT),
-    Competitor(OURS_EXACT, descent(DESCENT, schedule=Every(1), solver=Krylov(hvp="exact"))),
-    Competitor(NO_CLIMB, descent(DESCENT, schedule=Every(1), solver=NoClimb())),
-    Competitor(RANDOM_CLIMB, descent(DESCENT, schedule=Every(1), solver=RandomClimb())),
-    Competitor(OUR_LBFGS, descent("lbfgs", schedule=Never())),
-    Competitor(LBFGS, by_scipy("L-BFGS-B", LBFGSB)),
-    Competitor(LBFGS_60, by_scipy("L-BFGS-B", LBFGSB | {"maxcor": 60})),
-    Competitor(NEWTON_CG, by_scipy("Newton-CG", NEVER)),
-    Competitor(NEWTON_CG_DIFFERENCES, by_scipy("Newton-CG", NEVER, differences=True)),
-)
+CORE: dict[str, Method] = {
+    **_with_and_without(ALONE, DESCENT),
+    OURS_EXACT: descent(DESCENT, schedule=Every(1), solver=Krylov(hvp="exact")),
+    NO_CLIMB: descent(DESCENT, schedule=Every(1), solver=NoClimb()),
+    RANDOM_CLIMB: descent(DESCENT, schedule=Every(1), solver=RandomClimb()),
+    OUR_LBFGS: descent("lbfgs", schedule=Never()),
+    LBFGS: by_scipy("L-BFGS-B", LBFGSB),
+    LBFGS_60: by_scipy("L-BFGS-B", LBFGSB | {"maxcor": 60}),
+    NEWTON_CG: by_scipy("Newton-CG", NEVER),
+    NEWTON_CG_DIFFERENCES: by_scipy("Newton-CG", NEVER, differences=True),
+}
 """GD alone, with the paper's teleports and ours, two controls, our L-BFGS, SciPy's L-BFGS-B and Newton-CG.
 
 Ours and Newton-CG once with exact products, at two gradients each, and once with differences of gradients, at one.
 """
 
-OTHERS = tuple(_with_and_without("Polyak", _polyak))
+OTHERS = _with_and_without("Polyak", _polyak)
 """More step rules; more minimizers are in :mod:`levelport_lab.bench.minimizers`, on the same problems."""
 
-PAPER_ARMIJO = (
-    Competitor("GD-Armijo, c = ½", descent(Armijo(), schedule=Never())),
-    Competitor(
-        "GD-Armijo, c = ½, published teleports",
-        descent(Armijo(), schedule=Every(50, start=5), solver=SQP(max_hvps=50)),
+PAPER_ARMIJO: dict[str, Method] = {
+    "GD-Armijo, c = ½": descent(Armijo(), schedule=Never()),
+    "GD-Armijo, c = ½, published teleports": descent(Armijo(), schedule=Every(50, start=5), solver=SQP(max_hvps=50)),
+    "GD-Armijo, c = ½, certified teleport every 50 steps": descent(
+        Armijo(), schedule=Every(50, start=5), solver=Auto(max_hvps=50)
     ),
-    Competitor(
-        "GD-Armijo, c = ½, certified teleport every 50 steps",
-        descent(Armijo(), schedule=Every(50, start=5), solver=Auto(max_hvps=50)),
-    ),
-    Competitor(
-        "GD-Armijo, c = ½, certified teleport every step",
-        descent(Armijo(), schedule=Every(1), solver=Auto(max_hvps=50)),
-    ),
-)
+    "GD-Armijo, c = ½, certified teleport every step": descent(Armijo(), schedule=Every(1), solver=Auto(max_hvps=50)),
+}
 """Gradient descent with the Armijo constant of the paper, for the small table of costs."""
 
-COMPETITORS = {
-    one.name: one
-    for one in (
-        Competitor(DEFAULT, descent()),
-        *CORE,
-        *OTHERS,
-        Competitor(ADAMW, _adamw),
-        *PAPER_ARMIJO,
-    )
-}
-
-
-def competitor_named(name: str) -> Competitor:
-    """The competitor called ``name``, or an error with a suggestion."""
-    if name not in COMPETITORS:
-        raise unknown_name("competitor", name, COMPETITORS)
-    return COMPETITORS[name]
-
-
-def names(competitors: Iterable[Competitor]) -> tuple[str, ...]:
-    """Their names, for specifications."""
-    return tuple(one.name for one in competitors)
+COMPETITORS: dict[str, Method] = {DEFAULT: descent(), **CORE, **OTHERS, ADAMW: _adamw, **PAPER_ARMIJO}
+"""All methods, under the names that tables give them."""

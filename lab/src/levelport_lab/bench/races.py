@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from levelport_lab.bench.competitors import competitor_named
+from levelport_lab.bench.competitors import COMPETITORS
 from levelport_lab.bench.instances import Instance, ProblemName
 from levelport_lab.bench.metered import Metered
 from levelport_lab.engine.spec import Run, RunSpec
@@ -46,7 +46,8 @@ def race(problem: ProblemName, competitor: str, max_cost: float) -> Run:
     """Run one competitor until the finest accuracy or the budget."""
     instance = problem.build()
     objective = Metered(instance.objective, target=finest_target(problem, instance), max_cost=max_cost)
-    competitor_named(competitor).run(objective, instance)
+    with objective.until_enough():
+        COMPETITORS[competitor](objective, instance)
     cost = objective.cost
     curves = objective.best_so_far()
     seconds = objective.records[-1][2]

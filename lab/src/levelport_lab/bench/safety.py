@@ -64,26 +64,6 @@ SPIKE, END = 1.25, 1.05
 """The limits of a safe run."""
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """A run with teleports compared with the same run without."""
-
-    activation: str
-    optimizer: str
-    schedule: str
-    seed: int
-    finite: bool
-    spike: float
-    end: float
-    teleports: int
-    undone: int
-
-    @property
-    def safe(self) -> bool:
-        """True if all losses are finite and below the limits."""
-        return self.finite and self.spike <= SPIKE and self.end <= END
-
-
 def train(
     activation: str, optimizer: str, seed: int, wrap: Callable[[torch.optim.Optimizer], torch.optim.Optimizer]
 ) -> tuple[list[float], torch.optim.Optimizer]:
@@ -113,8 +93,8 @@ def train(
     return losses, stepper
 
 
-def compared(activation: str, optimizer: str, schedule: str, seed: int, plain: list[float]) -> Comparison:
-    """Run with teleports and compare with the losses ``plain`` of the run without."""
+def compared(activation: str, optimizer: str, schedule: str, seed: int, plain: list[float]) -> dict[str, float]:
+    """Run with teleports and compare with the losses ``plain`` of the run without: the facts of a row."""
     losses, stepper = train(activation, optimizer, seed, ARMS[schedule].wrap)
     assert isinstance(stepper, Teleported)
     finite = all(math.isfinite(loss) for loss in losses)
@@ -122,18 +102,15 @@ def compared(activation: str, optimizer: str, schedule: str, seed: int, plain: l
     for mine, theirs in zip(losses, plain, strict=True):
         best = min(best, mine)
         spike = max(spike, min(mine / best, mine / theirs) if finite else math.inf)
-    teleporter = stepper.teleporter
-    return Comparison(
-        activation,
-        optimizer,
-        schedule,
-        seed,
-        finite,
-        spike,
-        losses[-1] / plain[-1] if finite else math.inf,
-        teleporter.moves,
-        teleporter.undone,
-    )
+    end = losses[-1] / plain[-1] if finite else math.inf
+    return {
+        "finite": float(finite),
+        "spike": spike,
+        "end": end,
+        "safe": float(finite and spike <= SPIKE and end <= END),
+        "teleports": float(stepper.teleporter.moves),
+        "undone": float(stepper.teleporter.undone),
+    }
 
 
 @dataclass(frozen=True)
@@ -156,9 +133,7 @@ class SafetySpec(RunSpec):
         for number, schedule in enumerate(ARMS):
             if schedule in DEFAULTS and self.optimizer not in WITH_DEFAULT:
                 continue
-            found = compared(self.activation, self.optimizer, schedule, self.seed, plain)
-            names = ("finite", "spike", "end", "safe", "teleports", "undone")
-            facts = {name: float(getattr(found, name)) for name in names}
+            facts = compared(self.activation, self.optimizer, schedule, self.seed, plain)
             runs.append(Run(setting=float(number), facts=facts, chosen=number == 0))
         return runs
 

@@ -20,7 +20,7 @@ from levelport_lab.bench import (
     solver_runs,
     tables,
 )
-from levelport_lab.bench.competitors import ADAMW, ALONE, CORE, LBFGS, NO_CLIMB, OTHERS, OURS, names
+from levelport_lab.bench.competitors import ADAMW, ALONE, CORE, LBFGS, NO_CLIMB, OTHERS, OURS
 from levelport_lab.bench.improving import improve_specs
 from levelport_lab.bench.intervals import results as interval_results
 from levelport_lab.bench.intervals.suite import interval_specs
@@ -67,7 +67,7 @@ class Suite:
 
 
 def _everyone(tier: Tier) -> tuple[str, ...]:
-    return names((*CORE, *OTHERS)) if tier == "full" else names(CORE)
+    return (*CORE, *OTHERS) if tier == "full" else tuple(CORE)
 
 
 def _logistic(tier: Tier, seed: int) -> list[RunSpec]:

@@ -69,11 +69,12 @@ class Backend:
             )
         if self.jobs < 1:
             raise ValueError(f"jobs must be at least 1, not {self.jobs}.")
-        most = _MOST_JOBS_PER_CORE * default_jobs()
+        cores = joblib.cpu_count()
+        most = _MOST_JOBS_PER_CORE * cores
         if self.jobs > most and self.address is None:
             raise ValueError(
                 f"jobs must be at most {most} on this machine, not {self.jobs}: {_MOST_JOBS_PER_CORE} processes per "
-                f"core. {default_jobs()}, one per core, are the fastest."
+                f"core. {cores}, one per core, are the fastest."
             )
         if self.address is not None and self.name == "loky":
             raise ValueError("an address was given, but loky runs on this machine only; use --backend dask or ray.")
@@ -178,11 +179,6 @@ class Backend:
         if not ray.is_initialized():
             ray.init(address=self.address, num_cpus=None if self.address else self.jobs, include_dashboard=False)
         return ray
-
-
-def default_jobs() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def execute(spec: RunSpec, parent: int | None = None) -> Done:

@@ -26,7 +26,6 @@ def at(text: str, x: float, y: float) -> float:
         ("-y", 1.3),
         ("x^2 + y**2", 0.7**2 + 1.3**2),
         ("2*x - y/4", 1.4 + 1.3 / 4),
-        ("w[0]*w[1]", -0.7 * 1.3),
         ("-x**2", -(0.7**2)),
         ("2**2*x", 2.8),
         ("x**-2", 0.7**-2),
@@ -78,13 +77,13 @@ def test_mathematics_is_read_as_it_is_written(text: str, expected: float) -> Non
         ("(x, y)", "not among what is read"),
         ("[x]", "not among what is read"),
         ("[x for x in y]", "not among what is read"),
-        ("w", "no variable or constant 'w'"),
-        ("w[2]", "Square brackets"),
-        ("w[True]", "Square brackets"),
-        ("x[0]", "Square brackets"),
+        ("w + x", "no variable or constant 'w'"),
+        ("w[2]", "neither x nor y"),
+        ("w[True]", "neither x nor y"),
+        ("x[0]", "not among what is read"),
         ("x.real", "not among what is read"),
         ("x.__class__", "not among what is read"),
-        ("x.__class__.__mro__[1]", "Square brackets"),
+        ("x.__class__.__mro__[1]", "not among what is read"),
         ("().__class__(x)", "not among what is read"),
         ("__import__(x)", "no function '__import__'"),
         ("eval(x)", "no function 'eval'"),
@@ -159,7 +158,7 @@ def numbers() -> st.SearchStrategy[str]:
 
 
 EXPRESSIONS = st.recursive(
-    st.sampled_from(["x", "y", "w[0]", "w[1]", "pi"]) | numbers(),
+    st.sampled_from(["x", "y", "pi"]) | numbers(),
     lambda inner: st.one_of(
         st.tuples(inner, st.sampled_from("+-*"), inner).map(lambda parts: "({} {} {})".format(*parts)),
         st.tuples(st.sampled_from(["sin", "cos", "tanh", "atan"]), inner).map(lambda parts: "{}({})".format(*parts)),
@@ -176,10 +175,10 @@ EXPRESSIONS = st.recursive(
 def test_agrees_with_python_s_own_arithmetic(text: str, x: float, y: float) -> None:
     """The oracle may be ``eval``: what it gets was made here, by the strategy above."""
     known = {"sin": math.sin, "cos": math.cos, "tanh": math.tanh, "atan": math.atan, "pi": math.pi}
-    if len(text) > MAX_LENGTH or not any(name in text.replace("tanh", "") for name in ("x", "y", "w[")):
+    if len(text) > MAX_LENGTH or not any(name in text.replace("tanh", "") for name in ("x", "y")):
         return
     try:
-        expected = float(eval(text, {"__builtins__": {}}, known | {"x": x, "y": y, "w": [x, y]}))
+        expected = float(eval(text, {"__builtins__": {}}, known | {"x": x, "y": y}))
     except OverflowError:
         return
     assert at(text, x, y) == pytest.approx(expected, rel=1e-9, abs=1e-9)

@@ -19,7 +19,7 @@ Optimizer = Literal["SGD", "momentum", "Adam", "GD-Armijo"]
 
 
 class Training:
-    """One run: parameters, the state of an optimizer, the bill. What lies beyond the budget is not recorded."""
+    """One run: parameters, the state of an optimizer, and what it has cost. What lies beyond the budget is not recorded."""
 
     def __init__(self, objective: ModuleObjective, x: Tensor, optimizer: Optimizer, lr: float, max_cost: float) -> None:
         self.objective, self.x, self.kept = objective, x, x
@@ -66,7 +66,7 @@ class Training:
                 self.curves[name].append(entry)
 
     def full_loss(self) -> float:
-        """The loss on all samples, off the bill."""
+        """The loss on all samples, not charged."""
         f = self.objective
         return float(f.loss(f.predict(self.x, f.inputs), f.targets))
 

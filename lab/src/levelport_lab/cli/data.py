@@ -62,31 +62,20 @@ def fetch_data(
     ] = None,
 ) -> None:
     """Download the data sets that are missing into the cache and check them."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-
     from levelport_lab.problems import storage
     from levelport_lab.problems.fetching import fetch
 
     with usage_errors():
         wanted = _expand(names or ["uci", "mnist"])
     failed = False
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with errors_as_sentences(resumes=True), Progress(*columns, console=Console(), transient=True) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def show(file: str, done: int, total: int) -> None:
-            if file not in tasks:
-                tasks[file] = bars.add_task(file, total=total or None)
-            bars.update(tasks[file], completed=done)
-
+    with errors_as_sentences(resumes=True):
         for name in wanted:
             state = storage.locate(name).state
             if state not in (storage.State.MISSING, storage.State.DAMAGED):
                 echo(f"{name}: {state.value} already")
                 continue
             try:
-                for path in fetch(name, source=source, on_piece=show):
+                for path in fetch(name, source=source):
                     echo(f"{name}: {path}")
             except storage.DataError as error:
                 echo(str(error), "red", error=True)

@@ -54,7 +54,9 @@ def reproduce_command(
     ] = None,
 ) -> None:
     """Reproduce figures of the paper: run what is missing, draw, and check what the paper concludes from them."""
-    from levelport_lab.engine.backends import Backend, default_jobs
+    import joblib
+
+    from levelport_lab.engine.backends import Backend
     from levelport_lab.paper.registry import STUDIES, study_named
     from levelport_lab.paper.study import Setup, heeded
     from levelport_lab.problems import REGULARIZATION, data_info
@@ -81,7 +83,7 @@ def reproduce_command(
                 known = ", ".join(f"{penalty:g}" for penalty in REGULARIZATION)
                 raise ValueError(f"{strength:g} is none of the paper's penalties, which are {known}.")
     with usage_errors():
-        where = Backend(backend, jobs or default_jobs(), address)
+        where = Backend(backend, jobs or joblib.cpu_count(), address)
     with usage_errors("--reference"):
         setup = Setup(
             tier=tier,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from levelport import checks
 from levelport_lab.cli.messages import echo, errors_as_sentences, usage_errors
 
 if TYPE_CHECKING:
@@ -35,13 +34,6 @@ def teleport_function(
         typer.Option(help="auto (ours), krylov (ours, cheap), sqp (the paper's), slsqp or trust-constr (SciPy's)."),
     ] = "auto",
     max_hvps: Annotated[int, typer.Option(help="Budget of Hessian-vector products.")] = 50,
-    tol: Annotated[float, typer.Option(help="KKT tolerance, on the sine of the angle between g and H g.")] = 1e-6,
-    radius: Annotated[
-        float | None, typer.Option(help="Largest distance from the start; derived from the problem by default.")
-    ] = None,
-    level_set: Annotated[
-        bool, typer.Option("--level-set", help="Stay on the level set; the sub-level set otherwise.")
-    ] = False,
     plot: Annotated[
         Path | None, typer.Option(help="Draw level sets, path, start and end to this file (png, pdf or svg).")
     ] = None,
@@ -53,7 +45,7 @@ def teleport_function(
     import torch
     from rich.console import Console
 
-    from levelport.solvers import TeleportStatus, solver_named, teleport
+    from levelport.solvers import TeleportStatus, teleport
     from levelport_lab.bench.scipy_solvers import any_solver
     from levelport_lab.level_sets import Trails
     from levelport_lab.problems.functions import function_named
@@ -71,17 +63,8 @@ def teleport_function(
     _check_dimension(known, coordinates, plot)
     trails = Trails()
     x = torch.tensor(coordinates, dtype=torch.float64)
-    if radius is not None:
-        with usage_errors("--radius"):
-            checks.number("radius", radius, above=0.0, why="it is a distance; leave the option out to have it derived")
     with usage_errors():
-        result = teleport(
-            known,
-            x,
-            replace(solver_named(method), max_hvps=max_hvps, tol=tol, radius=radius),
-            level_set=level_set,
-            callback=trails,
-        )
+        result = teleport(known, x, replace(method, max_hvps=max_hvps), callback=trails)
     if result.status is TeleportStatus.NON_FINITE_START:
         raise typer.BadParameter(f"{result.message}.", param_hint="--start")
     assert isinstance(result.x, torch.Tensor)  # as x is one

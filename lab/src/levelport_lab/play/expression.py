@@ -1,9 +1,9 @@
 """A function of two variables from a typed expression, without ever running it as code.
 
-The text is parsed into Python's syntax tree, and the tree is walked with a list of what is allowed: numbers, x and y
-(or w[0] and w[1]), + - * / and powers, and the functions of :data:`FUNCTIONS`. Everything else is refused by a
-sentence. What comes out is a nest of torch operations; nothing is ever given to ``eval``, looked up in a namespace or
-called by a name that is not in the tables below.
+The text is parsed into Python's syntax tree, and the tree is walked with a list of what is allowed: numbers, x and y,
++ - * / and powers, and the functions of :data:`FUNCTIONS`. Everything else is refused by a sentence. What comes out is
+a nest of torch operations; nothing is ever given to ``eval``, looked up in a namespace or called by a name that is not
+in the tables below.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def read(text: str) -> Term:
     if strange := _STRANGE.search(words):
         raise ExpressionError(f"The character {strange[0]!r} has no meaning here. {_HOW}")
     tree = _parsed(words.replace("^", "**"))
-    if not any(isinstance(node, ast.Name) and node.id in (*_VARIABLES, "w") for node in ast.walk(tree)):
+    if not any(isinstance(node, ast.Name) and node.id in _VARIABLES for node in ast.walk(tree)):
         raise ExpressionError("The expression has neither x nor y in it, and a constant has nowhere to go. Add one.")
     return _term(tree, 0)
 
@@ -110,11 +110,7 @@ def _term(node: ast.expr, depth: int) -> Term:
         case ast.Name(id=name) if name in _CONSTANTS:
             return _number(_CONSTANTS[name])
         case ast.Name(id=name):
-            raise ExpressionError(_unknown("variable or constant", name, [*_VARIABLES, "w[0]", "w[1]", *_CONSTANTS]))
-        case ast.Subscript(value=ast.Name(id="w"), slice=ast.Constant(value=int() as index)) if str(index) in "01":
-            return _entry(int(index))
-        case ast.Subscript():
-            raise ExpressionError("Square brackets are for w[0] and w[1] alone.")
+            raise ExpressionError(_unknown("variable or constant", name, [*_VARIABLES, *_CONSTANTS]))
         case ast.UnaryOp(op=ast.UAdd(), operand=inner):
             return _term(inner, depth + 1)
         case ast.UnaryOp(op=ast.USub(), operand=inner):

@@ -7,6 +7,9 @@ killed fetch leaves no half file behind.
 from __future__ import annotations
 
 import contextlib
+import io
+import shutil
+import sys
 import urllib.request
 from collections.abc import Callable
 from http.client import HTTPException
@@ -14,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.progress import wrap_file
 
 from levelport.checks import unknown_name
 from levelport_lab.problems import catalogue
@@ -29,34 +33,27 @@ from levelport_lab.problems.storage import (
     uci_file,
 )
 
-OnPiece = Callable[[str, int, int], None]
-"""Called with the file's name, the bytes so far and the bytes in all (0 where the server does not say)."""
 
-CHUNK = 1 << 16
-
-
-def fetch(name: str, *, source: Path | None = None, on_piece: OnPiece | None = None) -> list[Path]:
+def fetch(name: str, *, source: Path | None = None) -> list[Path]:
     """Put a stored set (one of the twenty, or ``mnist``) into the cache and return its files there.
 
-    Args:
-        source: a directory with ``uci/`` and ``mnist/`` to copy from instead of downloading.
-        on_piece: told about every piece that arrives.
+    ``source`` is a directory with ``uci/`` and ``mnist/`` to copy from instead of downloading.
     """
     if name == "mnist":
-        return [_fetch_mnist_file(file, source, on_piece) for file in MNIST]
+        return [_fetch_mnist_file(file, source) for file in MNIST]
     if name not in UCI:
         raise unknown_name("stored data set", name, [*UCI, "mnist"])
-    return [_fetch_uci(UCI[name], source, on_piece)]
+    return [_fetch_uci(UCI[name], source)]
 
 
-def _fetch_uci(entry: UciSet, source: Path | None, on_piece: OnPiece | None) -> Path:
+def _fetch_uci(entry: UciSet, source: Path | None) -> Path:
     target = uci_file(cache_directory(), entry.name)
     if _sound(lambda: read_uci(target, entry), target):
         return target
     if source is not None:
         X, y = read_uci(_existing(uci_file(source, entry.name)), entry)
     else:
-        X, y = _parsed(entry, _download(entry.url, on_piece))
+        X, y = _parsed(entry, _download(entry.url))
     with replacing(target) as temporary, open(temporary, "wb") as stream:
         np.savez_compressed(stream, X=X, y=y)
     return target
@@ -71,7 +68,7 @@ def _parsed(entry: UciSet, content: bytes) -> Arrays:
     raise DataError(f"What {entry.url} sent was not used: it is not the data set '{entry.name}' (checksum mismatch).")
 
 
-def _fetch_mnist_file(name: str, source: Path | None, on_piece: OnPiece | None) -> Path:
+def _fetch_mnist_file(name: str, source: Path | None) -> Path:
     target = cache_directory() / "mnist" / name
     if _sound(lambda: read_mnist_file(target), target):
         return target
@@ -80,7 +77,7 @@ def _fetch_mnist_file(name: str, source: Path | None, on_piece: OnPiece | None) 
         content = Path(origin).read_bytes()
     else:
         origin = f"{catalogue.MNIST_ARCHIVE}/{name}"
-        content = _download(origin, on_piece)
+        content = _download(origin)
     mnist_array(content, name, origin)
     with replacing(target) as temporary:
         temporary.write_bytes(content)
@@ -111,19 +108,17 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _download(url: str, on_piece: OnPiece | None) -> bytes:
-    """Return what the address sends; the largest file has ten megabytes."""
-    content = bytearray()
+def _download(url: str) -> bytes:
+    """Return what the address sends; the largest file has ten megabytes. A terminal shows a bar."""
+    content, name, silent = io.BytesIO(), url.rpartition("/")[2], not sys.stderr.isatty()
     try:
         with urllib.request.urlopen(url, timeout=60) as response:
             total = int(response.headers.get("Content-Length") or 0)
-            while chunk := response.read(CHUNK):
-                content += chunk
-                if on_piece is not None:
-                    on_piece(url.rpartition("/")[2], len(content), total)
+            with wrap_file(response, total, description=name, transient=True, disable=silent) as stream:
+                shutil.copyfileobj(stream, content)
     except (OSError, HTTPException) as error:
         raise DataError(
             f"Could not download {url}: {error}. Run the command again, or use '--from DIR' with a directory that has "
             "the files."
         ) from error
-    return bytes(content)
+    return content.getvalue()

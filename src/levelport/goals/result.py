@@ -140,7 +140,7 @@ class IntervalResult(Ends[X]):
     Attributes:
         estimate, lower, upper: the quantity at the minimizer and its ends: floats for a scalar quantity, tensors for a
             vector, the structure of x where every entry of x was asked for.
-        wald_lower, wald_upper: the Wald interval, in the same form.
+        wald_lower, wald_upper: the Wald interval, in the same form; NaN where it is not known, as beside a bound.
         ends: (lower end, upper end) per quantity.
         x: the minimizer used, which differs from the input where ``refine=True`` moved it.
         rise, confidence: what was asked for; ``confidence`` is None where ``rise`` was given.

@@ -86,7 +86,7 @@ def test_every_public_function_has_an_example_that_runs() -> None:
     used = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
     used |= {node.attr for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Attribute)}
     wanted = {name for name, thing in public_names().items() if constructed(thing)}
-    assert len(wanted) > 50
+    assert len(wanted) >= 50
     assert sorted(wanted - used) == []
 
 

@@ -3,9 +3,9 @@
     python tools/step_overhead.py
 
 The four small models of the mini-batch study with batches of 64, one thread. The optimizers take turns of ten steps; a
-ratio is that of the medians over all turns, so that other work on the machine falls out. *fixed* has a schedule whose
-next teleport is far away, *adaptive* the default one, which declines. *empty again* is a second empty optimizer: how
-far its ratio is from 1 tells how far the others can be trusted.
+ratio is that of the medians over all turns, so that other work on the machine falls out. *never* has no teleport left,
+*fixed* one that is far away, *adaptive* the default schedule, which declines. *empty again* is a second empty
+optimizer: how far its ratio is from 1 tells how far the others can be trusted.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from levelport import Every, Teleported, Teleporter
+from levelport import Every, Never, Teleported, Teleporter
 from minibatch_tasks import BATCH, TASKS
 
 STEPS = 10
-ARMS = ("empty", "empty again", "fixed", "adaptive")
+SCHEDULES = {"never": Never(), "fixed": Every(10**6, start=10**6), "adaptive": None}
+ARMS = ("empty", "empty again", *SCHEDULES)
 
 
 class Delegating(torch.optim.Optimizer):
@@ -53,10 +54,12 @@ def main() -> None:
     """Print a row per model."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=200)
-    turns = parser.parse_args().turns
+    parser.add_argument("--models", nargs="*", default=list(TASKS))
+    options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    for name, task in TASKS.items():
+    for name in options.models:
+        task = TASKS[name]
         inputs, targets = task.data()
         batches = itertools.cycle(
             list(zip(inputs[: 20 * BATCH].split(BATCH), targets[: 20 * BATCH].split(BATCH), strict=True))
@@ -83,12 +86,11 @@ def main() -> None:
 
                 arms[arm] = lambda plain=plain, closure=closure: plain.step(closure)  # type: ignore[misc]
             else:
-                schedule = Every(10**6, start=10**6) if arm == "fixed" else None
-                optimizer = Teleported(sgd, schedule)
+                optimizer = Teleported(sgd, SCHEDULES[arm])
                 teleporters.append(optimizer.teleporter)
                 arms[arm] = lambda optimizer=optimizer, loss=loss: optimizer.step(loss)  # type: ignore[misc]
         times: dict[str, list[float]] = {arm: [] for arm in ARMS}
-        for turn in range(turns + 1):
+        for turn in range(options.turns + 1):
             for arm in random.sample(ARMS, len(ARMS)):  # no arm always follows the same one
                 times[arm].append(seconds(arms[arm]))
             if turn == 0:

@@ -216,10 +216,11 @@ class StepLoss:
             for p, old, version in zip(self._holders, before, versions, strict=True)
             if p.grad is not None and (p.grad is not old or _version(old) != version)
         ]
-        made = any(not kept for _, kept, _ in touched)
-        # Gradients kept and written to. Where no backward() came by, they may just have been set to zero.
-        self.accumulates = any(found[p] if p in found else gradient.any() for gradient, kept, p in touched if kept)
-        self.standard = self.standard or made or self.accumulates or bool(found)
+        if touched:
+            made = any(not kept for _, kept, _ in touched)
+            # Gradients kept and written to. Where no backward() came by, they may just have been set to zero.
+            self.accumulates = any(found[p] if p in found else gradient.any() for gradient, kept, p in touched if kept)
+            self.standard = self.standard or made or self.accumulates or bool(found)
         if not self.standard:
             self._clear_gradients()
         return as_scalar_loss(loss)

@@ -136,9 +136,10 @@ def _tilted(d: Tensor, p: Tensor) -> Tensor:
     saddle, as in the middle of a banana.
     """
     across = torch.cos(torch.arange(1, d.numel() + 1, device=d.device, dtype=d.dtype))
+    p = p / p.abs().max()  # whose square might be zero
     across = across - p * (float(across @ p) / float(p @ p))
     length, size = float(d.norm()), float(across.norm())
-    if not size > 0.0:
+    if length == 0.0 or d.numel() == 1:  # nowhere to go, or nothing across p but roundings
         return d
     turned = d + across * (_TILT * length / size)
     return turned * (length / float(turned.norm()))

@@ -12,6 +12,7 @@ import torch
 from levelport_lab.bench import improving
 from levelport_lab.bench.improving import ImproveSpec, Meter, Spent, convex_task
 from levelport_lab.bench.improving_results import improve_rows, improve_tables
+from levelport_lab.bench.intervals import suite
 from levelport_lab.bench.intervals.arms import RISE, Counted
 from levelport_lab.bench.intervals.held_out import admitted, lowest_minimum
 from levelport_lab.bench.intervals.likelihoods import Likelihood, likelihoods
@@ -75,7 +76,8 @@ def test_meter_records_feasible_points_only() -> None:
 
 
 def test_problems_have_minima() -> None:
-    small = [problem for problem in likelihoods().values() if len(problem.truth) <= 12]
+    known = (problem for problem in likelihoods().values() if problem.kind != "held out")
+    small = [problem for problem in known if len(problem.truth) <= 12]
     assert len(small) >= 12
     for problem in small:
         x = minimizer(problem).requires_grad_()
@@ -93,6 +95,13 @@ def test_interval_tables_from_a_part_of_the_runs(tmp_path: Path) -> None:
     assert ends.loc["Wald", "error"].max() > 1e-2
     names = [table.name for table in interval_tables(rows)]
     assert names == ["cost per end", "accuracy"]
+
+
+def test_excluded_problems_have_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "admitted", lambda *_: False)
+    monkeypatch.setattr(suite, "lowest_minimum", lambda problem: problem.truth)
+    results = computed([IntervalSpec("two compartments 100", "levelport")], tmp_path)
+    assert interval_rows(results).empty
 
 
 def test_improve_is_feasible_and_reaches_the_best(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from levelport_lab.bench.tables import Results, of_kind
 KEY = ["problem", "tool", "entry", "side"]
 WRONG = 0.01
 """Error relative to the half width from which an end counts as wrong."""
+_JUDGED = ("regular", "curved", "held out")
 SHOWN = ("MINOS, gradients", "lmfit", "pyPESTO", "SLSQP")
 
 
@@ -38,6 +39,7 @@ def interval_rows(results: Results) -> pd.DataFrame:
         }
         for result in of_kind(results, IntervalSpec)
         for run in result.runs
+        if "excluded" not in run.facts
     ]
     return pd.DataFrame(rows).sort_values(KEY, ignore_index=True) if rows else pd.DataFrame(columns=KEY)
 
@@ -94,16 +96,15 @@ def _costs(ends: pd.DataFrame) -> Table:
 
 
 def _accuracy(ends: pd.DataFrame) -> Table:
-    """How many ends are claimed, and how many of those are wrong."""
+    """How many ends are claimed, and how many of those are wrong, a column per kind."""
     known = ends[ends["error"].notna()]
     cells = []
     for tool in (tool for tool in ARMS if tool in set(known["tool"])):
         row = [tool]
-        for kind in ("regular", "curved"):
+        for kind in _JUDGED:
             own = known[(known["tool"] == tool) & (known["kind"] == kind)]
             claimed = own[own["claimed"] == 1]
             wrong = int((claimed["error"] > WRONG).sum())
-            row += [f"{len(claimed)} of {len(own)}", str(wrong)] if len(own) else ["-", "-"]
+            row.append(f"{len(claimed)} of {len(own)}, {wrong} wrong" if len(own) else "-")
         cells.append(row)
-    header = ["tool", "regular: claimed", "of these wrong", "curved: claimed", "of these wrong"]
-    return Table("accuracy", header, cells)
+    return Table("accuracy", ["tool", *_JUDGED], cells)

@@ -2,7 +2,8 @@
 
     python tools/type_snippets.py build/snippets      then: mypy build/snippets, pyright build/snippets
 
-README's blocks become a file each, because each stands alone; those of the tutorial one file.
+README's blocks become a file each, because each stands alone; those of the tutorial one file. Sketches that are not run
+are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     block = runpy.run_path(str(ROOT / "tools" / "run_snippets.py"))["BLOCK"]
     readme, tutorial = (
-        [found["code"] for found in block.finditer(page.read_text(encoding="utf-8"))]
+        [
+            found["code"]
+            for found in block.finditer(page.read_text(encoding="utf-8"))
+            if not (found["mark"] or "").startswith("not run")
+        ]
         for page in (ROOT / "README.md", ROOT / "docs" / "guides" / "getting-started.md")
     )
     for number, code in enumerate(readme):

@@ -220,8 +220,8 @@ def test_wrong_arguments_are_refused_when_the_callback_is_made() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"on_teleport": 3}, "on_teleport must be a function, not 3"),
-        ({"loss": 3}, "loss must be a function, not 3"),
+        ({"on_teleport": 3}, "on_teleport must be a function of result, not int"),
+        ({"loss": 3}, "loss must be a function of module, batch, not int"),
         ({"optimizer": -1}, "optimizer must be at least 0, not -1"),
     ],
 )

@@ -202,8 +202,8 @@ def test_fuzz_cases() -> None:
         import fuzz_goals
     finally:
         sys.path.pop(0)
-    for number in range(5000, 5040):
-        case, rng = fuzz_goals.make(number), random.Random(number)
+    for number in (*range(5000, 5040), 1675, 5061, 6378):  # the last ones have divided by zero
+        case, rng = fuzz_goals.make(number), random.Random(number + 1)
         for check in (fuzz_goals.check_interval, fuzz_goals.check_improve):
             assert check(case, rng)[0] == [], case.text
 

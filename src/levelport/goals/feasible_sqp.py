@@ -204,7 +204,8 @@ class _LineSearch:
             reading = self.aim.at(site)
             drop, predicted = h - reading.value, a * step.slope
             if math.isfinite(drop) and drop >= max(0.0, 1e-4 * predicted - 4.0 * eps * abs(h)) and reading.finite:
-                self.bend = max(0.0, t * self.gv / (step.curvature * a * a)) if step.curvature > 0.0 else 0.0
+                bend = step.curvature * a * a  # zero as well where it is below the smallest number
+                self.bend = max(0.0, t * self.gv / bend) if bend > 0.0 else 0.0
                 return site, reading
             shorter = 0.2 * a
             if math.isfinite(drop) and predicted > drop:

@@ -139,7 +139,7 @@ def _tilted(d: Tensor, p: Tensor) -> Tensor:
     p = p / p.abs().max()  # whose square might be zero
     across = across - p * (float(across @ p) / float(p @ p))
     length, size = float(d.norm()), float(across.norm())
-    if length == 0.0 or d.numel() == 1:  # nowhere to go, or nothing across p but roundings
+    if not (length > 0.0 and size > 1e-4):  # nowhere to go, or nothing across p but roundings
         return d
     turned = d + across * (_TILT * length / size)
     return turned * (length / float(turned.norm()))

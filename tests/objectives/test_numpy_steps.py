@@ -27,3 +27,15 @@ def test_steps_grow_with_large_entries_only(jac: str, power: float) -> None:
     np.testing.assert_allclose(steps.max(axis=0), expected, rtol=1e-6)
     assert all(np.count_nonzero(step) <= 1 for step in steps)  # one entry at a time
     assert len(seen) == (5 if jac == "2-point" else 9)
+
+
+def test_gradients_of_any_dtype_become_float64() -> None:
+    point = NumpyObjective(lambda x: float(x @ x), lambda x: (2 * x).astype(int), dimension=2).at(
+        torch.ones(2).double()
+    )
+    assert point.gradient.dtype == torch.float64
+
+
+def test_false_takes_differences_as_in_scipy() -> None:
+    point = NumpyObjective(lambda x: float(x @ x), False, dimension=2).at(torch.ones(2).double())
+    np.testing.assert_allclose(point.gradient, [2.0, 2.0], rtol=1e-6)

@@ -56,6 +56,10 @@ def test_lengths_after_a_trial_are_those_of_a_parabola(slope: float, best: float
     assert share <= 0.601 or another == ascent._another_length(step, predicted, growth, first=False)
 
 
+def test_growth_beyond_the_prediction_has_no_top() -> None:
+    assert ascent._top(4.0, 1.0, 2.0) == 2.0
+
+
 @pytest.mark.parametrize("seed", [12, 25])
 def test_kinks_are_not_crept_along(seed: int) -> None:
     """Where ‖∇f‖ jumps no step is short enough; six gradients per product went by before one was that led nowhere."""

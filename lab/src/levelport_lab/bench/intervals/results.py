@@ -76,17 +76,18 @@ def interval_tables(rows: pd.DataFrame) -> list[Table]:
 def _costs(ends: pd.DataFrame) -> Table:
     """The median cost per end with the set-up shared over all 2d ends; a dash where a tool was not run.
 
-    Problems that differ in nothing but the seed share a row. Large ones have the mean: their ends share products, which
-    count for the first.
+    Problems that differ in nothing but the seed share a row, those held out one of their own. Large ones have the mean:
+    their ends share products, which count for the first.
     """
     tools = ["levelport", *(tool for tool in SHOWN if tool in set(ends["tool"]))]
     alike: dict[str, list[str]] = {}
-    for name in likelihoods():
+    for name, problem in likelihoods().items():
         if name in set(ends["problem"]):
-            alike.setdefault(name.rsplit(" ", 1)[0], []).append(name)
+            model = name.rsplit(" ", 1)[0]
+            alike.setdefault(f"{model}, held out" if problem.kind == "held out" else model, []).append(name)
     cells = []
-    for kind, names in alike.items():
-        label = names[0] if len(names) == 1 else f"{kind}, {len(names)} seeds"
+    for model, names in alike.items():
+        label = names[0] if len(names) == 1 else f"{model}, {len(names)} seeds"
         own = ends[ends["problem"].isin(names)]
         totals = own.groupby("tool")["total"]
         medians = totals.mean() if likelihoods()[names[0]].kind == "large" else totals.median()

@@ -6,29 +6,13 @@ needs nothing from here: ``Teleporter(optimizer, Every(50)).maybe(loss)`` before
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
-
-_MODULES = (
-    "ignite",
-    "iminuit",
-    "lightning",
-    "lmfit",
-    "loggers",
-    "scipy",
-    "skorch",
-    "statsmodels",
-    "transformers",
-)
 
 
 def __getattr__(name: str) -> Any:
     """Import the module ``name`` on first use."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+    if name not in {module.name for module in iter_modules(__path__)}:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return import_module(f"{__name__}.{name}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})

@@ -80,8 +80,6 @@ def _networks(rows: pd.DataFrame) -> list[Table]:
     for (goal, tool), own in rows.groupby(["goal", "tool"], sort=False):
         best = own.groupby("seed")[column].min()
         ours = rows[(rows["goal"] == goal) & (rows["tool"] == "levelport")].groupby("seed")[column].min()
-        lower = int((ours.reindex(best.index) < best).sum())
-        cells.append(
-            [f"{goal}, {tool}", number(best.median()), number(best.min()), number(best.max()), f"{lower}/{len(best)}"]
-        )
+        lower = "-" if tool == "levelport" else f"{int((ours.reindex(best.index) < best).sum())}/{len(best)}"
+        cells.append([f"{goal}, {tool}", number(best.median()), number(best.min()), number(best.max()), lower])
     return [Table("networks", ["goal, tool", "median", "lowest", "highest", "levelport lower"], cells)]

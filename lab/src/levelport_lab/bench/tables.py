@@ -171,9 +171,13 @@ def _standings(rows: pd.DataFrame) -> Table:
 
 
 def function_tables(rows: pd.DataFrame) -> list[Table]:
-    """Return the cost to 1e-6 of the main methods by problem; the median over the seeds of a quadratic."""
+    """Return the cost to 1e-6 of the main methods by problem; the median over the seeds of a quadratic.
+
+    Problems that none of them solves are left out.
+    """
     costs = pivot(rows, "cost_1e-06").groupby(level=["family", "problem"]).median()
     shown = [name for name in (OURS, ALONE, OUR_LBFGS, LBFGS) if name in costs]
+    costs = costs.loc[np.isfinite(costs[shown].to_numpy()).any(axis=1)]
     cells = [[str(key[1]), *(number(costs.loc[key, name], 4) for name in shown)] for key in costs.index]
     return [Table("functions", ["cost to 1e-6", *shown], cells)]
 

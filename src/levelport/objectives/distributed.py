@@ -34,8 +34,8 @@ class DistributedObjective(WrappedObjective):
         local: the objective over this rank's shard.
         samples: the size of the shard.
         group: the process group; None is the default one.
-        timeout: how long a rank waits for the others before it gives up with an error. The process then ends; if the
-            other rank hangs rather than died, gloo takes the timeout of the process group itself to let go of it.
+        timeout: how long a rank waits for the others before it raises an error. If the other rank hangs and did not
+            die, the process ends only after the timeout of the process group itself.
     """
 
     def __init__(

@@ -58,12 +58,12 @@ class _Account:
 
 @dataclass(frozen=True)
 class WhileAffordable(Schedule):
-    """Teleports while unsuccessful trials cost at most 4 % of the loss: the default of plain SGD.
+    """Teleports while unsuccessful trials cost at most an estimated 4 % of the loss: the default of plain SGD.
 
     Args:
         rise: the relative rise of the loss that trials may cause, if the run goes on as fast as before.
         share: of the cost of the run that trials may delay it by; the first one waits until it can afford that.
-        pause: ticks between trials that pay; doubled after every failure.
+        pause: steps between trials that pay; doubled after every failure.
         vectors: size of the first Krylov space; for other solvers, the products of the first trial.
 
     Example:

@@ -111,14 +111,14 @@ class Solver(Limits, ABC):
     def product_cost(self, dtype: torch.dtype) -> float:
         """Gradient equivalents of a Hessian-vector product and of what goes with it, at most.
 
-        For schedules that make a trial only where they can afford it. Unless a solver says otherwise it is what the
-        paper's search cost on small networks, which tries many gradients for one product.
+        For schedules that make a trial only where they can afford it. The default is what the paper's search, which
+        tries many gradients for one product, cost on small networks.
         """
         return 20.0
 
     @abstractmethod
     def solve(self, problem: TeleportProblem, monitor: Monitor) -> Outcome:
-        """Never raises for numerical trouble; returns the best point it has.
+        """Return the best point found, also after numerical trouble, which must not raise.
 
         A solver that remembers something from teleport to teleport finds it in ``problem.state`` and returns it in
         ``Outcome.state``; the solver itself never changes.

@@ -75,7 +75,7 @@ class Krylov(Solver):
             checks.whole("max_vectors", self.max_vectors, at_least=1)
 
     def product_cost(self, dtype: torch.dtype) -> float:
-        """Of a product alone: a model takes nothing else besides the few evaluations of every move."""
+        """Return the cost of a product alone: a model needs no other evaluations."""
         exact = self.hvp == "exact" or (self.hvp is None and dtype != torch.float64)
         return 2.0 if exact else 1.0
 

@@ -162,8 +162,8 @@ class TeleportResult(SciPyNames, Generic[X]):
 
     @property
     def predicted_gain(self) -> float:
-        """:attr:`predicted_decrease` relative to the start's: free of units, and it foretells the next step better
-        than :attr:`gain`, because a long gradient is worth little where the curvature along it has grown as much.
+        """:attr:`predicted_decrease` relative to the start's: free of units, and a better prediction of the next step
+        than :attr:`gain`, because a longer gradient is worth little where the curvature along it has grown as much.
 
         NaN where the model has no best step at the start."""
         before = _best_step(self.gradient_norm_start, self.curvature_start)

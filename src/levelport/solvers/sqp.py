@@ -91,7 +91,7 @@ class SQP(Solver):
     """The paper's solver; by default as in its text, with the published settings.
 
     Args:
-        mode: "text" or "released", see the table above.
+        mode: "text" or "released", see the table in :mod:`levelport.solvers.sqp`.
         rho: first step ρ.
         shrink: factor on ρ after a rejected trial.
         epsilon, delta: tolerances on the squared KKT residual and on the violation, both absolute as published; the

@@ -1,4 +1,4 @@
-"""The table of docs/scale.md: what one teleport evaluates and sends, with one to four processes on this machine.
+"""The table of docs/guides/ranks.md: what one teleport evaluates and sends, with one to four processes on this machine.
 
     python tools/measure_scale.py
 

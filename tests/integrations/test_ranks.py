@@ -53,7 +53,7 @@ def test_distributed_checkpoints_resume_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_what_a_teleport_sends_follows_from_what_it_evaluates(tmp_path: Path) -> None:
-    """d numbers per gradient and product, one per value, and a handful to begin with: docs/scale.md."""
+    """d numbers per gradient and product, one per value, and a handful to begin with: docs/guides/ranks.md."""
     first, second = ([{**row, "seconds over gradient": 0} for row in r["rows"]] for r in launch("cost", tmp_path))
     assert first == second
     for row in first:

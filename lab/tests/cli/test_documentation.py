@@ -148,3 +148,10 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not path.exists() and path.stem != "index":
             missing.append(target)
     assert missing == []
+
+
+def test_pages_named_in_the_code_exist() -> None:
+    sources = [path for folder in ("src", "lab", "tests", "tools") for path in (ROOT / folder).rglob("*.py")]
+    named = {page for path in sources for page in re.findall(r"\bdocs/[\w/-]+\.md", path.read_text(encoding="utf-8"))}
+    assert named
+    assert [page for page in sorted(named) if not (ROOT / page).exists()] == []

@@ -2,8 +2,8 @@
 
     torchrun --nproc-per-node 2 examples/data_parallel.py
 
-DistributedDataParallel synchronises gradients, but not Hessian-vector products. So losses call the plain module, and
-DistributedObjective adds f, g and Hv up over the processes.
+During a teleport values, gradients and Hessian-vector products are averaged over the processes. The shards differ in
+size by one sample, so DistributedObjective is told their weights.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from sklearn.datasets import load_breast_cancer
-from torch import Tensor, nn
+from torch import nn
 
-from levelport.objectives.distributed import DistributedObjective
-from levelport.optim import Never, Teleported
-from levelport.solvers import Krylov
+from levelport import DistributedObjective, Every, Krylov, Teleported, TeleportStep
 
 
 def main() -> None:
@@ -29,24 +27,22 @@ def main() -> None:
     y = torch.tensor(2.0 * classes - 1.0)[rank::ranks]
 
     torch.manual_seed(0)  # the same start on every rank
-    model = nn.Sequential(nn.Linear(30, 8), nn.Softplus(), nn.Linear(8, 1)).double()
-    parallel = nn.parallel.DistributedDataParallel(model)
+    network = nn.Sequential(nn.Linear(30, 8), nn.Softplus(), nn.Linear(8, 1)).double()
+    model = nn.parallel.DistributedDataParallel(network)
     optimizer = Teleported(
         torch.optim.SGD(model.parameters(), lr=0.5),
-        schedule=Never(),
+        Every(10, start=9),
         solver=Krylov(max_hvps=10),
         distribute=functools.partial(DistributedObjective, samples=len(X)),
     )
 
-    def loss_of(network: nn.Module) -> Tensor:
-        return nn.functional.softplus(-y * network(X).squeeze(1)).mean()
+    def report(result: TeleportStep) -> None:
+        if rank == 0:
+            print(f"f = {result.value_after:.6f}, gradient norm x {result.gain:.2f}", flush=True)
 
-    for iteration in range(30):
-        optimizer.step(lambda: loss_of(parallel))  # DDP averages the gradients
-        if iteration % 10 == 9:
-            result = optimizer.teleport(lambda: loss_of(model))  # the plain module
-            if rank == 0:
-                print(f"step {iteration}: f = {result.value_after:.6f}, gradient norm x {result.gain:.2f}", flush=True)
+    optimizer.register_teleport_hook(report)
+    for _ in range(30):
+        optimizer.step(lambda: nn.functional.softplus(-y * model(X).squeeze(1)).mean())
 
     mine = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
     theirs = mine.clone()

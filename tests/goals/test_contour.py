@@ -90,5 +90,9 @@ def test_bad_arguments_are_named() -> None:
         levelport.contour(lambda v: v.square().sum(), torch.zeros(1001, dtype=DTYPE), (0, 1), rise=1.0)
     with pytest.raises(ValueError, match="every rise must be positive"):
         levelport.profile(ellipse, x, rises=[1.0, -1.0])
+    with pytest.raises(ValueError, match="rise must be finite"):
+        levelport.contour(ellipse, x, (0, 1), rise=math.inf)
+    with pytest.raises(ValueError, match="every rise must be finite"):
+        levelport.profile(ellipse, x, rises=[1.0, math.inf])
     with pytest.raises(ValueError, match="entry 7"):
         levelport.interval(ellipse, x, [7], rise=1.0)

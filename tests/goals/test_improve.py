@@ -125,6 +125,23 @@ def test_unused_batches_keep_within_the_rise() -> None:
     assert result.goal <= result.goal_start
 
 
+def test_shortened_move_is_not_certified() -> None:
+    """The unused batches pull the other way, so the KKT conditions do not hold where the move ends."""
+    module = nn.Linear(1, 1, bias=False)
+
+    def loss(target: Tensor) -> Tensor:
+        return (module.weight - target).square().sum()
+
+    with torch.no_grad():
+        module.weight.fill_(1.0)
+    batches = levelport.Batches(loss, [(torch.zeros(1),)], unused=[(torch.ones(1),)])
+    result = levelport.improve(batches, module, Norm(), rise=0.1)
+    assert result.status is ImproveStatus.UNUSED_ROSE
+    assert not result.success
+    assert 0.0 < result.unused_change <= 0.1
+    assert "of its length" in result.message
+
+
 def test_error_in_the_loss_puts_parameters_back() -> None:
     module, inputs, _ = live_problem()
     before = [parameter.clone() for parameter in module.parameters()]

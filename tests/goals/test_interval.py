@@ -134,6 +134,21 @@ def test_non_finite_start_is_a_status() -> None:
     assert str(result).count("failed: at x f = nan") == 1
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_separable_data_are_noted(dtype: torch.dtype) -> None:
+    """Every sample is on its right side: f falls to zero at infinity, and is no mean."""
+    X = torch.tensor([[1.0, -2.0], [1.0, -1.0], [1.0, 0.5], [1.0, 1.0]], dtype=dtype)
+    y = torch.tensor([-1.0, -1.0, 1.0, 1.0], dtype=dtype)
+
+    def nll(w: Tensor) -> Tensor:
+        return -torch.nn.functional.logsigmoid(y * (X @ w)).sum()
+
+    result = levelport.interval(nll, torch.zeros(2, dtype=dtype), confidence=0.95, refine=True)
+    assert EndStatus.UNBOUNDED in {end.status for both in result.ends for end in both}
+    assert "no finite minimizer, as for separable data" in result.notes[0]
+    assert not any("is f a mean?" in note for note in result.notes)
+
+
 def test_mean_in_place_of_sum_is_noted() -> None:
     data = torch.randn(50, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     result = levelport.interval(lambda m: 0.5 * (data - m).square().mean(), data.mean().reshape(1), confidence=0.95)

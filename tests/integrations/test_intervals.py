@@ -90,6 +90,7 @@ def test_iminuit_agrees_with_minos(gradient: bool) -> None:
     m.minos(cl=0.95)
     result = interval(m, confidence=0.95)
     assert result.names == ("a", "b", "c")
+    assert str(result).startswith("95 % confidence (rise 1.92073)")
     assert result.success
     for index, name in enumerate(result.names):
         width = m.merrors[name].upper - m.merrors[name].lower
@@ -127,6 +128,7 @@ def test_lmfit_agrees_with_conf_interval() -> None:
         theirs = fit.conf_interval(sigmas=[0.95])
     result = interval(fit, confidence=0.95)
     assert result.names == ("a", "k", "c")
+    assert str(result).startswith("95 % confidence")
     assert result.success
     for index, name in enumerate(result.names):
         (_, low), _, (_, high) = theirs[name]

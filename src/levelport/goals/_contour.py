@@ -24,7 +24,7 @@ from levelport.goals.ends import Task
 from levelport.goals.goal import LinearGoal
 from levelport.goals.quantities import Quantities
 from levelport.goals.result import ContourResult, End
-from levelport.goals.setup import Setup, budget_of, prepare, rise_of
+from levelport.goals.setup import Setup, prepare, rise_of
 from levelport.objective import Objective
 from levelport.objectives.isolation import full_precision
 from levelport.objectives.structure import X
@@ -63,15 +63,14 @@ def contour(
     """
     height = rise_of(rise, confidence, freedom=2)
     checks.whole("points", points, at_least=3)
-    budget = budget_of(tol, max_cost)
     if not isinstance(entries, tuple | list) or len(entries) != 2 or entries[0] == entries[1]:
         raise ValueError(f"entries must be the positions of two different entries of x, not {entries!r}.")
     began = time.perf_counter()
     both = Quantities(x, list(entries), names, called="entries")
-    setup = prepare(fun, x, rise=height, ends=None, refine=refine)
+    setup = prepare(fun, x, rise=height, ends=None, refine=refine, tol=tol, max_cost=max_cost)
     with full_precision(setup.objective.device):
-        plane = _Plane(setup, setup.task(height, tol), both)
-        found = [plane.along(2.0 * math.pi * index / points, budget) for index in range(points)]
+        plane = _Plane(setup, setup.task(height), both)
+        found = [plane.along(2.0 * math.pi * index / points) for index in range(points)]
     return ContourResult(
         names=(both.names[0], both.names[1]),
         estimate=plane.values(setup.point.x),
@@ -109,7 +108,7 @@ class _Plane:
             return math.inf, math.inf
         return self.values(self.setup.structure.flatten(end.x))
 
-    def along(self, angle: float, max_cost: float) -> End[Any]:
+    def along(self, angle: float) -> End[Any]:
         """The boundary on the ray from the estimate at ``angle``."""
         ray = self.G @ self.G.new_tensor([math.cos(angle), math.sin(angle)])
         unit = self.G.abs().amax(dim=1)  # lengths in the plane have no units after division by this
@@ -123,4 +122,4 @@ class _Plane:
         start = Site(basis.new_zeros(basis.shape[1]), self.task.start.point, narrowed)
         goal = LinearGoal((e / unit).to(self.rows) @ self.rows)
         name = f"({self.names[0]}, {self.names[1]}) at {math.degrees(angle):.0f}°"
-        return self.setup.end(replace(self.task, region=narrowed, start=start), goal, name, "upper", max_cost)[0]
+        return self.setup.end(replace(self.task, region=narrowed, start=start), goal, name, "upper")[0]

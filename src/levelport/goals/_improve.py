@@ -74,7 +74,7 @@ def improve(
         >>> round(result.goal, 3), result.success
         (1.98, True)
     """
-    checks.number("rise", rise, at_least=0.0, below=math.inf)
+    checks.number("rise", rise, at_least=0.0)
     checks.number("tol", tol, above=0.0, below=1.0)
     checks.number("max_cost", max_cost, above=0.0)
     checks.whole("max_iterations", max_iterations, at_least=1)
@@ -183,8 +183,8 @@ def _improve(
         if pair.unused is not None and point is not start:
             point, reached, unused_change, share = _checked(pair, start, point, reached, sign, level, rise)
             if share < 1.0:
-                status = ImproveStatus.UNUSED_ROSE if share == 0.0 else status
-                detail = f"shortened to {share:g}: further on the loss rises on the unused batches" if share else ""
+                status, state.sine = ImproveStatus.UNUSED_ROSE, math.nan
+                detail = f"to {share:g} of its length" if share else "to nothing: this is the start itself"
         elif point is start and not status.success:
             status = ImproveStatus.NO_GAIN
     goal_cost = goal.cost - before_goal

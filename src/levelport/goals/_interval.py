@@ -16,12 +16,11 @@ from levelport.goals.ends import STEPS, Task
 from levelport.goals.goal import LinearGoal
 from levelport.goals.quantities import Quantities, Quantity
 from levelport.goals.result import End, EndStatus, IntervalResult
-from levelport.goals.setup import Setup, budget_of, prepare, rise_of
+from levelport.goals.setup import SIDES, Setup, prepare, rise_of
 from levelport.objective import Cost, Objective, ObjectiveError
 from levelport.objectives.isolation import full_precision
 from levelport.objectives.structure import X
 
-_SIDES = {"lower": 1.0, "upper": -1.0}  # the sign of the quantity that is lowered
 _RESTARTS = 3  # from lower minima
 _PASSES = 3  # of comparing ends with each other
 _FEW = 20  # quantities up to which functions are evaluated at each other's ends
@@ -80,16 +79,16 @@ def interval(
         (0.27, 2.02)
     """
     height = rise_of(rise, confidence)
-    budget = budget_of(tol, max_cost)
     if callback is not None:
         checks.function("callback", callback, of="end")
     began = time.perf_counter()
     quantities, earlier = Quantities(x, quantity, names), Cost()
 
     def search(x: X) -> tuple[Setup[X], _Ends[X]]:
-        setup = prepare(fun, x, rise=height, ends=2 * len(quantities), refine=refine, bounds=bounds)
+        count = 2 * len(quantities)
+        setup = prepare(fun, x, rise=height, ends=count, refine=refine, bounds=bounds, tol=tol, max_cost=max_cost)
         with full_precision(setup.objective.device):
-            return setup, _Ends(setup, quantities, height, tol, budget, callback)
+            return setup, _Ends(setup, quantities, height, callback)
 
     setup, found = search(x)
     for _ in range(_RESTARTS if refine else 0):
@@ -103,15 +102,21 @@ def interval(
         earlier += setup.spent
         setup, found = again
     lower = found.lower_minimum()
-    ends = tuple((_doubted(a), _doubted(b)) if lower is not None else (a, b) for a, b in found.ends)
+    doubtful = [_doubted(end) for end in found.ends] if lower is not None else found.ends
+    ends = tuple(zip(doubtful[0::2], doubtful[1::2], strict=True))
     spent = earlier + setup.spent + quantities.cost
-    notes = list(setup.notes)
-    if confidence is not None and 0.0 <= setup.point.value < height:
+    notes = []
+    if any(end.status is EndStatus.UNBOUNDED and 0.0 <= end.value < 0.5 * setup.point.value for end in found.ends):
+        notes.append(
+            "f falls on and on where an end is unbounded: it has no finite minimizer, as for separable data, and x is "
+            "where its minimization stopped"
+        )
+    elif confidence is not None and 0.0 <= setup.point.value < height:
         notes.append(
             f"f(x) = {setup.point.value:.4g} is below the rise {height:.4g}: is f a mean? A confidence needs the sum "
             "of the negative log-likelihood over all samples"
         )
-    failed = (f"failed: {end.detail}" for both in ends for end in both if end.status is EndStatus.FAILED)
+    failed = (f"failed: {end.detail}" for end in found.ends if end.status is EndStatus.FAILED)
     notes += dict.fromkeys(failed)  # each once
     return IntervalResult(
         names=tuple(quantities.names),
@@ -138,43 +143,41 @@ class _Ends(Generic[X]):
     """The ends of one quantity after the other, then those again that the points of others exceed."""
 
     def __init__(
-        self,
-        setup: Setup[X],
-        quantities: Quantities[X],
-        rise: float,
-        tol: float,
-        max_cost: float,
-        callback: Callable[[End[X]], object] | None,
+        self, setup: Setup[X], quantities: Quantities[X], rise: float, callback: Callable[[End[X]], object] | None
     ) -> None:
-        self._setup, self._quantities, self._tol, self._max_cost = setup, quantities, tol, max_cost
+        self._setup, self._goals = setup, quantities.goals
         self._callback, self._stopped = callback, False
-        self._task = setup.task(rise, tol) if not setup.trouble else None
-        self._points: list[Tensor] = []  # in the coordinates of the region
+        self._task = setup.task(rise) if not setup.trouble else None
         x = setup.outer(setup.point)
         self.estimates = [goal.at(x).value for goal in quantities.goals]
-        self.ends = [[self._end(number, side) for side in _SIDES] for number in range(len(quantities))]
+        self._found = [
+            self._search(number, name, side) for number, name in enumerate(quantities.names) for side in SIDES
+        ]
         for _ in range(_PASSES if len(quantities) > 1 else 0):
             if self._task is None or self._stopped or not self._exchange(self._task):
                 break
 
+    @property
+    def ends(self) -> list[End[X]]:
+        """The lower and the upper end of each quantity, one after the other."""
+        return [end for end, _ in self._found]
+
     def lower_minimum(self) -> End[X] | None:
         """The end on whose way f was lowest, if it was lower than at the minimizer."""
-        below = [end for both in self.ends for end in both if end.minimum is not None]
+        below = [end for end in self.ends if end.minimum is not None]
         return min(below, key=lambda end: end.minimum_value, default=None)
 
-    def _end(self, number: int, side: str) -> End[X]:
+    def _search(self, number: int, name: str, side: str) -> tuple[End[X], Tensor]:
         """Search from the minimizer; the start itself with the reason where that is not done."""
-        goal, name = self._quantities.goals[number], self._quantities.names[number]
         if self._task is None or self._stopped:
             status = EndStatus.BUDGET if self._stopped else EndStatus.FAILED
             detail = self._setup.trouble or "the callback asked to stop"
-            x, nan = self._setup.assembled(self._setup.outer(self._setup.point)), math.nan
-            f, value = self._setup.point.value, self.estimates[number]
-            return End(name, side, nan, x, value, f, status, nan, nan, nan, Cost(), 0, detail)
-        end, found = self._setup.end(self._task, self._setup.goal(goal), name, side, self._max_cost)
-        self._points.append(found.site.z)
+            start, nan = self._setup.point, math.nan
+            x, value = self._setup.assembled(self._setup.outer(start)), self.estimates[number]
+            return End(name, side, nan, x, value, start.value, status, nan, nan, nan, Cost(), 0, detail), start.x
+        end, z = self._setup.end(self._task, self._setup.goal(self._goals[number]), name, side)
         self._report(end)
-        return end
+        return end, z
 
     def _report(self, end: End[X]) -> None:
         self._stopped = self._stopped or bool(self._callback is not None and self._callback(end))
@@ -189,31 +192,26 @@ class _Ends(Generic[X]):
         if table is None:
             return False
         moved = False
-        for number, goal in enumerate(self._quantities.goals):
-            for place, (side, sign) in enumerate(_SIDES.items()):
-                end = self.ends[number][place]
-                values = torch.nan_to_num(sign * table[:, number], nan=math.inf, posinf=math.inf, neginf=math.inf)
-                where = int(values.argmin())
-                gain = sign * end.quantity - float(values[where])
-                if not end.status.bounded or gain <= self._tol * abs(end.quantity - self.estimates[number]):
-                    continue
-                begin = self._points[where]
-                again, found = self._setup.end(task, self._setup.goal(goal), end.name, side, self._max_cost, begin)
-                if sign * again.quantity < sign * end.quantity:
-                    self.ends[number][place] = again = replace(
-                        again, cost=end.cost + again.cost, wald=end.wald, iterations=end.iterations + again.iterations
-                    )
-                    self._points[2 * number + place] = found.site.z
-                    moved = True
-                    self._report(again)
-                    if self._stopped:
-                        return False
+        for place, (end, _) in enumerate(self._found):
+            goal, estimate, sign = self._goals[place // 2], self.estimates[place // 2], SIDES[end.side]
+            values = torch.nan_to_num(sign * table[:, place // 2], nan=math.inf, posinf=math.inf, neginf=math.inf)
+            where = int(values.argmin())
+            gain = sign * end.quantity - float(values[where])
+            if not end.status.bounded or gain <= self._setup.tol * abs(end.quantity - estimate):
+                continue
+            farther = self._setup.farther(task, self._setup.goal(goal), end, self._found[where][1])
+            if farther is not None:
+                self._found[place] = farther
+                moved = True
+                self._report(farther[0])
+                if self._stopped:
+                    return False
         return moved
 
     def _values_at_ends(self) -> Tensor | None:
         """All quantities at all ends, a row per end; None where that would cost much."""
-        goals = self._quantities.goals
-        xs = torch.stack([self._setup.structure.flatten(end.x) for both in self.ends for end in both])
+        goals = self._goals
+        xs = torch.stack([self._setup.structure.flatten(end.x) for end in self.ends])
         directions = [goal.direction for goal in goals if isinstance(goal, LinearGoal)]
         if len(directions) == len(goals):
             return (xs @ torch.stack(directions).T).double()

@@ -15,8 +15,7 @@ from levelport import checks
 from levelport.goals.ends import Task, descended
 from levelport.goals.quantities import Quantities, Quantity
 from levelport.goals.result import End, ProfileResult
-from levelport.goals.setup import Setup, budget_of, prepare
-from levelport.goals.wald import Search
+from levelport.goals.setup import SIDES, Setup, prepare
 from levelport.objective import Objective
 from levelport.objectives.isolation import full_precision
 from levelport.objectives.structure import X
@@ -54,16 +53,17 @@ def profile(
         [1.0, 2.0]
     """
     heights = sorted(_checked(rises))
-    budget = budget_of(tol, max_cost)
     began = time.perf_counter()
     quantities = Quantities(x, quantity, names)
-    ends = 2 * len(quantities) * len(heights)
-    setup = prepare(fun, x, rise=heights[0], ends=ends, refine=refine, bounds=bounds)
+    setup = prepare(
+        fun, x, rise=heights[0], ends=2 * len(quantities) * len(heights), refine=refine, bounds=bounds, tol=tol,
+        max_cost=max_cost,
+    )  # fmt: skip
     found: list[tuple[tuple[End[X], End[X]], ...]] = []
     with full_precision(setup.objective.device):
-        tasks = [setup.task(height, tol) for height in heights]
+        tasks = [setup.task(height) for height in heights]
         for name, goal in zip(quantities.names, map(setup.goal, quantities.goals), strict=True):
-            sides = [_Side(setup, tasks, goal, name, side, budget).ends() for side in ("lower", "upper")]
+            sides = [_Side(setup, tasks, goal, name, side).ends() for side in SIDES]
             found.append(tuple(zip(*sides, strict=True)))
     return ProfileResult(
         names=tuple(quantities.names),
@@ -85,33 +85,26 @@ class _Side(Generic[X]):
     is searched again from where f, falling from the larger one's end, enters it.
     """
 
-    def __init__(
-        self, setup: Setup[X], tasks: list[Task], goal: Objective, name: str, side: str, max_cost: float
-    ) -> None:
-        self._setup, self._tasks, self._goal, self._name, self._side = setup, tasks, goal, name, side
-        self._max_cost, self._sign = max_cost, 1.0 if side == "lower" else -1.0
-        self._found: list[tuple[End[X], Search]] = []
+    def __init__(self, setup: Setup[X], tasks: list[Task], goal: Objective, name: str, side: str) -> None:
+        self._setup, self._tasks, self._goal, self._sign = setup, tasks, goal, SIDES[side]
+        self._found = [setup.end(task, goal, name, side) for task in tasks]
+        for place in reversed(range(len(tasks) - 1)):
+            self._inwards(place)
+        for place in range(1, len(tasks)):
+            self._outwards(place)
 
     def ends(self) -> list[End[X]]:
         """One per rise, in ascending order."""
-        self._found = [self._search(task) for task in self._tasks]
-        for place in reversed(range(len(self._tasks) - 1)):
-            self._inwards(place)
-        for place in range(len(self._tasks)):
-            self._outwards(place)
         return [end for end, _ in self._found]
-
-    def _search(self, task: Task, begin: Tensor | None = None) -> tuple[End[X], Search]:
-        return self._setup.end(task, self._goal, self._name, self._side, self._max_cost, begin)
 
     def _outwards(self, place: int) -> None:
         """Search again from the end of the next smaller rise, if that lies further out."""
-        if place and self._sign * self._found[place][0].bound > self._sign * self._found[place - 1][0].bound:
+        if self._sign * self._found[place][0].bound > self._sign * self._found[place - 1][0].bound:
             self._again(place, self._coordinates(place - 1, place))
 
     def _inwards(self, place: int) -> None:
         """Search again from the end of the next larger rise, if the quantity jumped between them."""
-        (end, _), (larger, _) = self._found[place : place + 2]
+        (end, here), (larger, _) = self._found[place : place + 2]
         task, outer = self._tasks[place : place + 2]
         price = min(end.price, larger.price) if larger.price > 0.0 else end.price
         moved = self._sign * (end.bound - larger.bound)
@@ -119,7 +112,6 @@ class _Side(Generic[X]):
             return
         z = descended(task, self._coordinates(place + 1, place))
         if z is not None:
-            here = self._coordinates(place, place)
             between = (task.region.at(torch.lerp(here, z, share)) for share in _SHARES)
             if all(site.feasible for site in between):  # else it may lie in another component
                 self._again(place, z)
@@ -128,13 +120,12 @@ class _Side(Generic[X]):
         """The point of an end in the coordinates of another rise."""
         ratio = self._tasks[place].region.unit / self._tasks[other].region.unit
         whitens = self._tasks[other].region.chart.whitens
-        return self._found[place][1].site.z * (math.sqrt(ratio) if whitens else 1.0)
+        return self._found[place][1] * (math.sqrt(ratio) if whitens else 1.0)
 
     def _again(self, place: int, z: Tensor) -> None:
-        task, (before, _) = self._tasks[place], self._found[place]
-        again, how = self._search(task, z)
-        if self._sign * again.bound < self._sign * before.bound:
-            self._found[place] = replace(again, cost=before.cost + again.cost), how
+        farther = self._setup.farther(self._tasks[place], self._goal, self._found[place][0], z)
+        if farther is not None:
+            self._found[place] = farther
 
 
 def _checked(rises: Sequence[float]) -> list[float]:
@@ -142,5 +133,5 @@ def _checked(rises: Sequence[float]) -> list[float]:
     if not listed:
         raise ValueError(f"rises must be a list of positive numbers, such as [0.5, 1.92], not {rises!r}.")
     for rise in listed:
-        checks.number("every rise", rise, above=0.0, below=float("inf"))
+        checks.positive(**{"every rise": rise})
     return listed

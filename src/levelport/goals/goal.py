@@ -7,8 +7,7 @@ evaluation and costs nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -140,7 +139,3 @@ class Distance:
 
 def _leaves(x: Variables) -> list[Tensor]:
     return [x] if isinstance(x, Tensor) else list(x.values()) if isinstance(x, Mapping) else list(x)
-
-
-GoalFunction = Callable[[Any], Tensor]
-"""A differentiable scalar function of x."""

@@ -61,8 +61,7 @@ def plot_interval(result: IntervalResult[Any], ax: Any = None) -> Any:
     ax.set_yticks(range(len(rows)), [row["name"] for row in rows])
     ax.invert_yaxis()
     ax.set_xlabel("value" if own_units else "distance from the estimate in half widths of the Wald interval")
-    what = f"{100.0 * result.confidence:g} % confidence" if result.confidence is not None else f"rise {result.rise:.4g}"
-    ax.set_title(f"Intervals, {what}")
+    ax.set_title(f"Intervals, {_level(result)}")
     ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return ax
 
@@ -118,14 +117,17 @@ def plot_contour(result: ContourResult[Any], ax: Any = None) -> Any:
         ax.plot([a for a, _ in unsure], [b for _, b in unsure], "o", ms=4, color=_UNSURE, label="not certified")
     ax.set_xlabel(result.names[0])
     ax.set_ylabel(result.names[1])
-    what = f"{100.0 * result.confidence:g} % confidence" if result.confidence is not None else f"rise {result.rise:.4g}"
-    ax.set_title(f"{result.names[0]} and {result.names[1]}, {what}")
+    ax.set_title(f"{result.names[0]} and {result.names[1]}, {_level(result)}")
     ax.legend(fontsize="small")
     return ax
 
 
 _EDGE = 5.0  # half widths at which the picture ends
 _COMPARABLE = 30.0  # ratio of half widths up to which quantities share an axis
+
+
+def _level(result: IntervalResult[Any] | ContourResult[Any]) -> str:
+    return f"{100.0 * result.confidence:g} % confidence" if result.confidence is not None else f"rise {result.rise:.4g}"
 
 
 def _once(label: str, seen: set[str]) -> str | None:

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
-from typing import Any, Generic
+from typing import Any, ClassVar, Generic
 
+from levelport.goals.plots import plot_contour, plot_interval, plot_profile
 from levelport.objective import Cost
 from levelport.objectives.structure import X
+
+_STATUSES = "lower_status", "upper_status", "status"  # in rows
 
 
 class EndStatus(Enum):
@@ -43,7 +46,7 @@ class ImproveStatus(Enum):
     BUDGET = "max_cost was spent; the goal may be improved further"
     STALLED = "no step improves the goal by more than its rounding error"
     NO_GAIN = "no feasible point with a better goal was found; this is the start itself"
-    UNUSED_ROSE = "the loss rises above the level on the unused batches; this is the start itself"
+    UNUSED_ROSE = "the loss rises above the level on the unused batches, so the move was shortened"
     NON_FINITE_START = "the loss, the goal or a gradient at the start is not finite; start where both are defined"
 
     @property
@@ -52,8 +55,25 @@ class ImproveStatus(Enum):
         return self in (ImproveStatus.CERTIFIED, ImproveStatus.INTERIOR)
 
 
+class Judged:
+    """What has a status, and perhaps details of it."""
+
+    status: EndStatus | ImproveStatus
+    detail: str
+
+    @property
+    def success(self) -> bool:
+        """True if the status is one of success."""
+        return self.status.success
+
+    @property
+    def message(self) -> str:
+        """The status as a sentence, with details."""
+        return f"{self.status.value} ({self.detail})" if self.detail else self.status.value
+
+
 @dataclass(frozen=True)
-class End(Generic[X]):
+class End(Judged, Generic[X]):
     """One end of an interval; f and the quantity were evaluated at the very ``x`` returned, which is feasible.
 
     Attributes:
@@ -91,16 +111,6 @@ class End(Generic[X]):
     minimum: X | None = field(default=None, repr=False)
     minimum_value: float = math.nan
 
-    @property
-    def success(self) -> bool:
-        """True if the end is certified, or at a bound."""
-        return self.status.success
-
-    @property
-    def message(self) -> str:
-        """The status as a sentence, with details."""
-        return f"{self.status.value} ({self.detail})" if self.detail else self.status.value
-
 
 @dataclass(frozen=True, kw_only=True)
 class Ends(Generic[X]):
@@ -117,6 +127,7 @@ class Ends(Generic[X]):
     value: float
     setup: Cost
     cost: Cost
+    _index: ClassVar[tuple[str, ...]] = ("name",)
 
     def every_end(self) -> Iterator[End[X]]:
         """All ends, one after the other."""
@@ -127,8 +138,23 @@ class Ends(Generic[X]):
         """True if every end is certified, or at a bound."""
         return all(end.success for end in self.every_end())
 
-    def _text(self, first: str, table: list[list[str]]) -> str:
-        """A sentence, a table whose first row is its head, and the cost."""
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per row of the table."""
+        raise NotImplementedError
+
+    def to_frame(self) -> Any:
+        """The table as a pandas DataFrame, indexed by name, by name and rise, or by the number of the point."""
+        import pandas
+
+        return pandas.DataFrame(self.rows()).set_index(list(self._index))
+
+    def _text(self, first: str, columns: dict[str, str]) -> str:
+        """A sentence, the table of the entries of rows with headings, the statuses last, and the cost."""
+        table = [[*columns, "status"]]
+        for row in self.rows():
+            entries = (row[key] for key in columns.values())
+            table.append([f"{entry:.6g}" if isinstance(entry, float) else str(entry) for entry in entries])
+            table[-1].append(" / ".join(dict.fromkeys(row[key] for key in _STATUSES if key in row)))
         cost = f"cost   {self.cost}; set-up {self.setup.gradient_equivalents:g}"
         return "\n".join([*filter(None, [first]), *_aligned(table), cost])
 
@@ -173,27 +199,18 @@ class IntervalResult(Ends[X]):
             for name, estimate, both in zip(self.names, self.estimates, self.ends, strict=True)
         ]
 
-    def to_frame(self) -> Any:
-        """The table as a pandas DataFrame, indexed by name."""
-        import pandas
-
-        return pandas.DataFrame(self.rows()).set_index("name")
-
     def plot(self, ax: Any = None) -> Any:
         """A forest plot with the Wald interval beside; returns matplotlib's axes."""
-        from levelport.goals.plots import plot_interval
-
         return plot_interval(self, ax)
 
     def __str__(self) -> str:
         level = f"rise {self.rise:.6g}"
         if self.confidence is not None:
             level = f"{100.0 * self.confidence:g} % confidence ({level})"
-        table = [["", "estimate", "lower", "upper", "Wald lower", "Wald upper", "status"]]
-        for row in self.rows():
-            numbers = [f"{row[key]:.6g}" for key in ("estimate", "lower", "upper", "wald_lower", "wald_upper")]
-            table.append([row["name"], *numbers, _both(row)])
-        text = self._text(f"{level} above f = {self.value:.8g}", table)
+        columns = {"": "name", "estimate": "estimate", "lower": "lower", "upper": "upper"}
+        text = self._text(
+            f"{level} above f = {self.value:.8g}", columns | {"Wald lower": "wald_lower", "Wald upper": "wald_upper"}
+        )
         return "\n".join([text, *(f"note   {note}" for note in self.notes)])
 
 
@@ -211,6 +228,7 @@ class ProfileResult(Ends[X]):
     estimates: tuple[float, ...]
     rises: tuple[float, ...]
     ends: tuple[tuple[tuple[End[X], End[X]], ...], ...]
+    _index = ("name", "rise")
 
     @property
     def lower(self) -> list[list[float]]:
@@ -233,23 +251,12 @@ class ProfileResult(Ends[X]):
             for rise, both in zip(self.rises, by_rise, strict=True)
         ]
 
-    def to_frame(self) -> Any:
-        """The table as a pandas DataFrame, indexed by name and rise."""
-        import pandas
-
-        return pandas.DataFrame(self.rows()).set_index(["name", "rise"])
-
     def plot(self, name: str | None = None, ax: Any = None) -> Any:
         """The profile of one quantity, the first by default, with the Wald parabola beside; matplotlib's axes."""
-        from levelport.goals.plots import plot_profile
-
         return plot_profile(self, name, ax)
 
     def __str__(self) -> str:
-        head = ["", "rise", "lower", "upper", "status"]
-        numbers = ([f"{row[key]:.6g}" for key in head[1:4]] for row in self.rows())
-        rows = [[row["name"], *cells, _both(row)] for row, cells in zip(self.rows(), numbers, strict=True)]
-        return self._text("", [head, *rows])
+        return self._text("", {"": "name", "rise": "rise", "lower": "lower", "upper": "upper"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,31 +275,25 @@ class ContourResult(Ends[X]):
     ends: tuple[End[X], ...]
     rise: float
     confidence: float | None
+    _index = ("point",)
 
     def every_end(self) -> Iterator[End[X]]:
         return iter(self.ends)
 
-    def to_frame(self) -> Any:
-        """The points as a pandas DataFrame."""
-        import pandas
-
-        frame = pandas.DataFrame(list(self.points), columns=list(self.names))
-        frame["status"] = [end.status.name.lower() for end in self.ends]
-        return frame
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per point."""
+        return [
+            {"point": number, **dict(zip(self.names, point, strict=True)), "status": end.status.name.lower()}
+            for number, (point, end) in enumerate(zip(self.points, self.ends, strict=True))
+        ]
 
     def plot(self, ax: Any = None) -> Any:
         """The region with its estimate; returns matplotlib's axes."""
-        from levelport.goals.plots import plot_contour
-
         return plot_contour(self, ax)
 
     def __str__(self) -> str:
-        rows = [
-            [f"{index}", f"{a:.6g}", f"{b:.6g}", end.status.name.lower()]
-            for index, ((a, b), end) in enumerate(zip(self.points, self.ends, strict=True))
-        ]
         first = f"boundary of the region, rise {self.rise:.6g} above f = {self.value:.8g}"
-        return self._text(first, [["", *self.names, "status"], *rows])
+        return self._text(first, {"": "point", **{name: name for name in self.names}})
 
 
 @dataclass(frozen=True)
@@ -305,7 +306,7 @@ class ImproveRow:
 
 
 @dataclass(frozen=True)
-class ImproveResult(Generic[X]):
+class ImproveResult(Judged, Generic[X]):
     """The outcome of :func:`levelport.improve`. f and the goal were evaluated at the very ``x`` returned.
 
     Attributes:
@@ -336,16 +337,6 @@ class ImproveResult(Generic[X]):
     unused_change: float = math.nan
     trace: tuple[ImproveRow, ...] = field(default=(), repr=False)
 
-    @property
-    def success(self) -> bool:
-        """True if the KKT conditions hold at ``x``."""
-        return self.status.success
-
-    @property
-    def message(self) -> str:
-        """The status as a sentence, with details."""
-        return f"{self.status.value} ({self.detail})" if self.detail else self.status.value
-
     def __str__(self) -> str:
         return "\n".join(
             [
@@ -367,12 +358,6 @@ def _row(both: tuple[End[X], End[X]]) -> dict[str, Any]:
         "upper_status": upper.status.name.lower(),
         "cost": (lower.cost + upper.cost).gradient_equivalents,
     }
-
-
-def _both(row: dict[str, Any]) -> str:
-    """The statuses of both ends, once if they agree."""
-    lower, upper = row["lower_status"], row["upper_status"]
-    return str(lower) if lower == upper else f"{lower} / {upper}"
 
 
 def _aligned(table: list[list[str]]) -> list[str]:

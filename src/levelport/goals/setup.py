@@ -35,6 +35,8 @@ _NEWTON = 100  # steps of refine=True
 _OFF = 0.3  # distance from a bound, in the variables of the search, of a start beside it, and what counts as near
 _RESTARTS = 3
 _INSIDE = 1e-3  # slack from which an end is not on the level
+SIDES = {"lower": 1.0, "upper": -1.0}
+"""The sides of an interval, and the sign of the quantity that is lowered."""
 
 
 def rise_of(rise: float | None, confidence: float | None, *, freedom: int = 1) -> float:
@@ -45,7 +47,7 @@ def rise_of(rise: float | None, confidence: float | None, *, freedom: int = 1) -
             "the χ² quantile, which is right if f is a summed negative log-likelihood."
         )
     if rise is not None:
-        checks.number("rise", rise, above=0.0, below=math.inf)
+        checks.positive(rise=rise)
         return float(rise)
     checks.number("confidence", confidence, above=1e-100, below=1.0, why="it is a probability, such as 0.95")
     assert confidence is not None
@@ -54,39 +56,33 @@ def rise_of(rise: float | None, confidence: float | None, *, freedom: int = 1) -
     return float(torch.erfinv(torch.tensor(float(confidence), dtype=torch.float64))) ** 2
 
 
-def budget_of(tol: float, max_cost: float | None) -> float:
-    """The gradient equivalents per end; ``tol`` is checked as well."""
-    checks.number("tol", tol, above=0.0, below=1.0)
-    budget = _MAX_COST if max_cost is None else max_cost
-    checks.number("max_cost", budget, above=0.0)
-    return budget
-
-
 @dataclass
 class Setup(Generic[X]):
     """The minimizer x̂, checked, and the Hessian there where it pays.
 
     Attributes:
         objective, structure, point: f, the shape of the user's x, and x̂ evaluated.
-        chart: whitening coordinates for a rise of 1, or None without Hessian.
-        decrement: ½ gᵀH⁻¹g, by which a Newton step lowers f.
-        cost: evaluations of the set-up.
         bounds: on x, None without; then the objective's variables are those of :mod:`levelport.goals.bounds`.
+        tol, max_cost: allowed error of an end, relative to the half width, and gradient equivalents per end.
+        before, cost: evaluations of f before the set-up, and those of the set-up.
+        chart: whitening coordinates for a rise of 1, or None without Hessian.
+        decrement: ½ gᵀH⁻¹g, by which a Newton step lowers f; NaN where it is not known.
         trouble: why no interval can be computed, or "".
     """
 
     objective: Objective
     structure: Structure[X]
     point: Point
-    chart: Chart | None
-    decrement: float
+    bounds: Bounds | None
+    tol: float
+    max_cost: float
     before: Cost
-    cost: Cost
-    bounds: Bounds | None = None
+    cost: Cost = field(default_factory=Cost)
+    chart: Chart | None = None
+    decrement: float = math.nan
     trouble: str = ""
-    notes: list[str] = field(default_factory=list)
 
-    def task(self, rise: float, tol: float) -> Task:
+    def task(self, rise: float) -> Task:
         """The region of this rise, and what a search in it needs."""
         if self.trouble:
             raise ObjectiveError(f"no end can be computed: {self.trouble}.")
@@ -102,7 +98,7 @@ class Setup(Generic[X]):
         start = Site(torch.zeros_like(region.chart.pull(self.point.x)), self.point, region)
         recycled = None if self.chart is not None else Recycled(region, start)
         at_bound = self.bounds is not None and bool(self.bounds.at_bound(self.outer(self.point)).any())
-        return Task(region, start, tol, recycled, at_bound)
+        return Task(region, start, self.tol, recycled, at_bound)
 
     @property
     def spent(self) -> Cost:
@@ -125,39 +121,40 @@ class Setup(Generic[X]):
         return goal if self.bounds is None else Bounded(goal, self.bounds)
 
     def end(
-        self, task: Task, goal: Objective, name: str, side: str, max_cost: float, begin: Tensor | None = None
-    ) -> tuple[End[X], Search]:
-        """Search for one end of ``goal``; the answer in the user's variables, and as it was found."""
+        self, task: Task, goal: Objective, name: str, side: str, begin: Tensor | None = None
+    ) -> tuple[End[X], Tensor]:
+        """Search for one end of ``goal``, from the minimizer or from ``begin``; the end, and z of its point."""
         began = time.perf_counter()
         before = self.objective.cost + goal.cost
+        sign = SIDES[side]
+        aim = Aim(goal, sign, task.region.chart)
 
         def cost() -> Cost:
             return self.objective.cost + goal.cost - before
 
-        sign = 1.0 if side == "lower" else -1.0
-        aim = Aim(goal, sign, task.region.chart)
-        found = find_end(task, aim, lambda: _spent(cost(), max_cost), begin)
+        def spent() -> bool:
+            return cost().gradient_equivalents >= self.max_cost
+
+        found = find_end(task, aim, spent, begin)
         if self.bounds is not None:
             for _ in range(_RESTARTS):
                 beside = self._beside(task, found)
                 if beside is None:
                     break
-                again = find_end(task, aim, lambda: _spent(cost(), max_cost), beside)
+                again = find_end(task, aim, spent, beside)
                 if not again.reading.value < found.reading.value:
                     break
                 found = again
-            self._note_bounds(task, goal, found, sign)
+            self._note_bounds(task, aim, found)
         x = self.outer(found.site.point)
         reached = found.reading.point.value
-        direction = None
-        if found.status is EndStatus.UNBOUNDED:
-            way = x - self.outer(task.start.point)
-            direction = self.assembled(way / float(norm(way)))
+        way = x - self.outer(task.start.point)
+        unbounded = found.status is EndStatus.UNBOUNDED
         lower, task.region.lowest.site = task.region.lowest.site, None
         end = End(
             name=name,
             side=side,
-            bound=-sign * math.inf if found.status is EndStatus.UNBOUNDED else reached,
+            bound=-sign * math.inf if unbounded else reached,
             x=self.assembled(x),
             quantity=reached,
             value=found.site.point.value,
@@ -168,11 +165,19 @@ class Setup(Generic[X]):
             cost=replace(cost(), seconds=time.perf_counter() - began),
             iterations=found.iterations,
             detail=found.detail,
-            direction=direction,
+            direction=self.assembled(way / float(norm(way))) if unbounded else None,
             minimum=self.assembled(self.outer(lower.point)) if lower is not None else None,
             minimum_value=lower.point.value if lower is not None else math.nan,
         )
-        return end, found
+        return end, found.site.z
+
+    def farther(self, task: Task, goal: Objective, end: End[X], begin: Tensor) -> tuple[End[X], Tensor] | None:
+        """Search again from ``begin``: an end beyond ``end`` with its point, at the cost of both, or None."""
+        again, z = self.end(task, goal, end.name, end.side, begin)
+        if not SIDES[end.side] * again.bound < SIDES[end.side] * end.bound:
+            return None
+        iterations = end.iterations + again.iterations
+        return replace(again, cost=end.cost + again.cost, iterations=iterations, wald=end.wald), z
 
     def _beside(self, task: Task, found: Search) -> Tensor | None:
         """A start off the bounds that an end could leave: where the Lagrangian falls away from the bound.
@@ -197,7 +202,7 @@ class Setup(Generic[X]):
         u = torch.where(leaves, site.point.x + _OFF, site.point.x)
         return task.region.chart.coordinates(u)
 
-    def _note_bounds(self, task: Task, goal: Objective, found: Search, sign: float) -> None:
+    def _note_bounds(self, task: Task, aim: Aim, found: Search) -> None:
         """Put an end that ran into bounds exactly on them, and say so."""
         assert self.bounds is not None
         x = self.outer(found.site.point)
@@ -207,16 +212,13 @@ class Setup(Generic[X]):
         if found.site.slack > _INSIDE:
             nearest = torch.where(x - self.bounds.lower < self.bounds.upper - x, self.bounds.lower, self.bounds.upper)
             point = self.objective.at(self.bounds.inner(torch.where(near, nearest, x)))
-            reading = Aim(goal, sign, task.region.chart).at(Site(found.site.z, point, task.region))
+            site = Site(found.site.z, point, task.region)
+            reading = aim.at(site)
             if point.value <= task.region.level and reading.value <= found.reading.value:
-                found.site, found.reading = Site(found.site.z, point, task.region), reading
+                found.site, found.reading = site, reading
             found.status, found.price = EndStatus.AT_BOUND, 0.0
         entries = ", ".join(str(index) for index in near.nonzero()[:5, 0].tolist())
         found.detail = "; ".join(filter(None, (found.detail, f"at a bound: entries {entries} of x")))
-
-
-def _spent(cost: Cost, most: float) -> bool:
-    return cost.gradient_equivalents >= most
 
 
 def prepare(
@@ -225,10 +227,15 @@ def prepare(
     *,
     rise: float,
     ends: int | None,
-    refine: bool = False,
+    refine: bool,
+    tol: float,
+    max_cost: float | None,
     bounds: Any = None,
 ) -> Setup[X]:
     """Check that ``x`` is a minimizer and take what ``ends`` ends need there; None stands for the Hessian."""
+    budget = _MAX_COST if max_cost is None else max_cost
+    checks.number("tol", tol, above=0.0, below=1.0)
+    checks.number("max_cost", budget, above=0.0)
     objective, structure, flat = as_objective(fun, x)
     before = objective.cost
     limits = None
@@ -239,34 +246,41 @@ def prepare(
     if refine:
         flat = find_minimum(objective, flat, max_steps=_NEWTON).x
     point = objective.at(flat, curvature=True)
-
-    def made(chart: Chart | None, decrement: float, trouble: str = "") -> Setup[X]:
-        return Setup(objective, structure, point, chart, decrement, before, objective.cost - before, limits, trouble)
-
+    setup = Setup(objective, structure, point, limits, tol, budget, before)
     if not (point.finite and all_finite(flat)):
-        return made(None, math.nan, f"at x f = {point.value}, ‖∇f‖ = {point.gradient_norm}")
-    objective.verify_deterministic(point)
-    advice = "Pass the minimizer, or refine=True to minimize from x first."
-    if refine:
-        advice = "refine=True did not reach a minimum from x: f may have none, as for separable data. Start elsewhere."
-    d = objective.dimension
-    chart, decrement = None, 0.0
+        setup.trouble = f"at x f = {point.value}, ‖∇f‖ = {point.gradient_norm}"
+    else:
+        objective.verify_deterministic(point)
+        advice = "Pass the minimizer, or refine=True to minimize from x first."
+        if refine:
+            advice = (
+                "refine=True did not reach a minimum from x: f may have none, as for separable data. Start elsewhere."
+            )
+        _judge(setup, rise, ends, advice)
+    setup.cost = setup.spent
+    return setup
+
+
+def _judge(setup: Setup[Any], rise: float, ends: int | None, advice: str) -> None:
+    """Take the chart where it pays and the decrement, and raise where that says that x is no minimizer."""
+    objective, point, d = setup.objective, setup.point, setup.objective.dimension
     if ends is None and d > _LARGEST:
         raise ValueError(f"x has {d} entries, but a contour needs the Hessian and so at most {_LARGEST} of them.")
     if d <= _ALWAYS or (d <= _LARGEST and (ends is None or d <= _PER_QUANTITY * ends)):
         hessian = hessian_by_columns(point)
         if not all_finite(hessian.reshape(-1)):
-            return made(None, math.nan, "the Hessian at x is not finite")
-        chart = Chart.whitening(flat, hessian, 1.0)
-        pulled = chart.pull(point.gradient)
-        decrement = 0.5 * float(pulled @ pulled)
-        if chart.least < -max(1e-6, 1e4 * torch.finfo(objective.dtype).eps):
+            setup.trouble = "the Hessian at x is not finite"
+            return
+        setup.chart = Chart.whitening(point.x, hessian, 1.0)
+        pulled = setup.chart.pull(point.gradient)
+        setup.decrement = 0.5 * float(pulled @ pulled)
+        if setup.chart.least < -max(1e-6, 1e4 * torch.finfo(objective.dtype).eps):
             raise ObjectiveError(
                 "x is not a minimizer of fun: the Hessian there has a negative eigenvalue, so f falls along some "
                 f"direction. {advice}"
             )
     elif point.gradient_norm > 0.0:
-        region = Region(objective, Chart(flat), point.value, rise, point.value + rise)
+        region = Region(objective, Chart(point.x), point.value, rise, point.value + rise)
         site = region.around(point)
         inverse, most = Recycled(region, site), objective.cost.gradient_equivalents + 2.0 * _PRODUCTS
         inverse.solve(
@@ -274,10 +288,11 @@ def prepare(
             relative=0.1,
             stop=lambda value: value > 4.0 * _CLEARLY or objective.cost.gradient_equivalents >= most,
         )
-        decrement = 0.5 * rise * float(site.gradient @ inverse(site.gradient))
-    if decrement > _CLEARLY * rise:
+        setup.decrement = 0.5 * rise * float(site.gradient @ inverse(site.gradient))
+    else:
+        setup.decrement = 0.0
+    if setup.decrement > _CLEARLY * rise:
         raise ObjectiveError(
-            f"x is not a minimizer of fun: a Newton step would lower f by about {decrement:.3g}, "
-            f"{decrement / rise:.2g} times the rise {rise:.4g} (‖∇f‖ = {point.gradient_norm:.3g}). {advice}"
+            f"x is not a minimizer of fun: a Newton step would lower f by about {setup.decrement:.3g}, "
+            f"{setup.decrement / rise:.2g} times the rise {rise:.4g} (‖∇f‖ = {point.gradient_norm:.3g}). {advice}"
         )
-    return made(chart, decrement)

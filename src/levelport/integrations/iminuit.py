@@ -8,6 +8,7 @@ print(interval(m, confidence=0.95))
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,10 +58,9 @@ def interval(
         values[free],
         height,
         jac=None if gradient is None else lambda x: np.asarray(gradient(complete(x)), dtype=np.float64)[free],
-        lower=limits[:, 0],
-        upper=limits[:, 1],
+        limits=limits,
     )
-    return likelihood.interval(quantity, known, names, rise=height, **options)
+    return replace(likelihood.interval(quantity, known, names, rise=height, **options), confidence=confidence)
 
 
 def _gradient(minuit: Any, values: Array) -> Any:

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from levelport.goals import IntervalResult, interval
-from levelport.objectives.numpy import NumpyObjective
+from levelport.objectives.numpy import NumpyObjective, products
 
 Array = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ _FALLBACK = 1e-4  # relative length for a parameter along which f does not chang
 
 
 class Likelihood:
-    """f with its derivatives on float64 arrays; counts the calls of the function given.
+    """f with its derivatives on float64 arrays.
 
     Args:
         fun: f(x).
@@ -34,7 +34,7 @@ class Likelihood:
         rise: what differences are scaled by.
         jac: the gradient, or None for differences.
         hess: the Hessian as a matrix, or None for differences of gradients.
-        lower, upper: bounds that differences keep to.
+        limits: a row (lower, upper) per parameter, infinite where there is none; differences keep to them.
     """
 
     def __init__(
@@ -45,15 +45,12 @@ class Likelihood:
         *,
         jac: Callable[[Array], Any] | None = None,
         hess: Callable[[Array], Any] | None = None,
-        lower: Array | None = None,
-        upper: Array | None = None,
+        limits: Array | None = None,
     ) -> None:
         self.x = np.array(x, dtype=np.float64)
-        self.calls = 0
-        self._fun, self._jac, self._hess = fun, jac, hess
-        self._lower = np.full_like(self.x, -math.inf) if lower is None else np.asarray(lower, dtype=np.float64)
-        self._upper = np.full_like(self.x, math.inf) if upper is None else np.asarray(upper, dtype=np.float64)
-        self._matrix: tuple[Array, Array] | None = None  # the last x, and the Hessian there
+        self._fun, self._jac = fun, jac
+        self._lower, self._upper = np.tile([-math.inf, math.inf], (self.x.size, 1)).T if limits is None else limits.T
+        self._product = None if hess is None else products(lambda x: np.asarray(hess(x), dtype=np.float64))
         self.lengths = np.ones_like(self.x) if jac is not None and hess is not None else self._find_lengths(rise)
 
     def objective(self) -> NumpyObjective:
@@ -70,16 +67,13 @@ class Likelihood:
             quantity = [_position(entry, known) for entry in quantity]
         if names is None and not callable(quantity):
             names = known if quantity is None else [known[index] for index in quantity]
-        sides = [
-            [value if math.isfinite(value) else None for value in side.tolist()] for side in (self._lower, self._upper)
-        ]
-        if any(value is not None for side in sides for value in side):
-            options["bounds"] = list(zip(*sides, strict=True))
+        sides = self._lower, self._upper
+        if np.isfinite(sides).any():
+            options["bounds"] = [torch.from_numpy(side.copy()) for side in sides]
         return interval(self.objective(), torch.from_numpy(self.x.copy()), quantity, names=names, **options)
 
     def value(self, x: Array) -> float:
         """f(x)."""
-        self.calls += 1
         return float(self._fun(x))
 
     def gradient(self, x: Array) -> Array:
@@ -96,10 +90,8 @@ class Likelihood:
 
     def product(self, x: Array, v: Array) -> Array:
         """∇²f(x) v."""
-        if self._hess is not None:
-            if self._matrix is None or not np.array_equal(self._matrix[0], x):
-                self._matrix = x.copy(), np.asarray(self._hess(x), dtype=np.float64)
-            return np.asarray(self._matrix[1] @ v, dtype=np.float64)
+        if self._product is not None:
+            return np.asarray(self._product(x, v), dtype=np.float64)
         size = float(np.max(np.abs(v / self.lengths)))
         if size == 0.0:
             return np.zeros_like(v)

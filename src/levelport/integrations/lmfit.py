@@ -9,6 +9,7 @@ reduced χ² where lmfit scales the covariance by it (``scale_covar``), and 1 wi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,5 +64,5 @@ def interval(
 
     limits = np.array([[params[name].min, params[name].max] for name in known], dtype=np.float64)
     start = np.array([params[name].value for name in known], dtype=np.float64)
-    likelihood = Likelihood(half_chi_square, start, height, lower=limits[:, 0], upper=limits[:, 1])
-    return likelihood.interval(quantity, known, names, rise=height, **options)
+    likelihood = Likelihood(half_chi_square, start, height, limits=limits)
+    return replace(likelihood.interval(quantity, known, names, rise=height, **options), confidence=confidence)

@@ -14,7 +14,7 @@ from typing import Any
 
 from levelport import checks
 from levelport.objective import Point
-from levelport.objectives.numpy import NumpyObjective
+from levelport.objectives.numpy import NumpyObjective, products
 from levelport.optim._minimize import minimize
 from levelport.optim.result import MinimizeRow, MinimizeStatus
 from levelport.optim.schedules import Schedule
@@ -85,7 +85,7 @@ def scipy_method(
     if hessp is not None:
         product = counted("hess", hessp)
     elif callable(hess):
-        product = _products(counted("hess", hess))
+        product = products(counted("hess", hess))
     objective = NumpyObjective(
         counted("fun", fun), counted("jac", jac) if callable(jac) else jac, product, start.size, args
     )
@@ -118,18 +118,6 @@ def scipy_method(
         nteleports=result.teleports,
         execution_time=result.cost.seconds,
     )
-
-
-def _products(hess: Callable[..., Any]) -> Callable[..., Any]:
-    """Products with ``hess(x, *args)``, evaluated once per point: it is expensive, and a teleport takes many there."""
-    known: list[Any] = []
-
-    def product(x: Any, v: Any, *args: Any) -> Any:
-        if not known or not (known[0] == x).all():
-            known[:] = x, hess(x.copy(), *args)
-        return known[1] @ v
-
-    return product
 
 
 def _once_per_step(callback: Callable[..., Any]) -> Callable[[MinimizeRow, Point], bool]:
@@ -207,8 +195,7 @@ def interval(
         rise_of(rise, confidence),
         jac=None if jac is None else lambda z: jac(z, *args),
         hess=None if hess is None else lambda z: hess(z, *args),
-        lower=np.array([-np.inf if low is None else low for low, _ in pairs]),
-        upper=np.array([np.inf if high is None else high for _, high in pairs]),
+        limits=np.array([[-np.inf if a is None else a, np.inf if b is None else b] for a, b in pairs]),
     )
     known = [f"x[{index}]" for index in range(x.size)]
     return likelihood.interval(quantity, known, names, rise=rise, confidence=confidence, **options)

@@ -96,6 +96,18 @@ def from_arrays(fun: Callable[..., Any] | Objective, x0: Any, jac: Any) -> tuple
     return NumpyObjective(fun, jac, dimension=len(start)), start
 
 
+def products(hess: Callable[..., Any]) -> Callable[..., Any]:
+    """Products with ``hess(x, *args)``, evaluated once per point: it is expensive, and a teleport takes many there."""
+    known: list[Any] = []
+
+    def product(x: Any, v: Any, *args: Any) -> Any:
+        if not known or not (known[0] == x).all():
+            known[:] = x, hess(x.copy(), *args)
+        return known[1] @ v
+
+    return product
+
+
 class _NumpyPoint(Point):
     def __init__(self, x: Tensor, objective: NumpyObjective) -> None:
         super().__init__(x, objective.ledger)

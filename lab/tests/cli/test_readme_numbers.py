@@ -33,11 +33,10 @@ def test_minimize_beside_lbfgs() -> None:
     assert cell("minimizers", "against L-BFGS", row, "/ 10 pairs") == ratio
 
 
-def test_interval_beside_minos() -> None:
-    ours, slsqp, minos, dimension = said("interval")
+def test_interval_beside_slsqp() -> None:
+    ours, slsqp, dimension = said("interval")
     row = f"logistic d {dimension:.0f}"
     assert round(cell("intervals", "cost per end", row, "levelport"), 1) == ours
-    assert cell("intervals", "cost per end", row, "MINOS, gradients") == minos
     assert cell("intervals", "cost per end", row, "SLSQP") == slsqp
 
 

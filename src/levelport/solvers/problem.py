@@ -44,7 +44,7 @@ class Certificate:
     * ``alignment``     cos ∠(g, H g): 1 at a KKT point, and free of units
     * ``misalignment``  sin ∠(g, H g), the scale-free size of the residual; below 1e-8 the cosine does not show it
 
-    At a KKT point below the level, where f is not convex, H g = 0: λ is 0 but for rounding, and both angles are any.
+    At a KKT point below the level, where f is not convex, H g = 0: λ is 0 up to rounding, and the angles mean nothing.
     """
 
     curvature: float

@@ -100,3 +100,10 @@ def test_every_public_name_is_in_the_reference() -> None:
         if home not in entries and f"{home}.{name}" not in entries:
             missing.append(f"{home}.{name}")
     assert missing == []
+
+
+def test_every_adapter_is_in_the_reference() -> None:
+    entries = (ROOT / "docs" / "api" / "integrations.md").read_text(encoding="utf-8")
+    adapters = {path.stem for path in (ROOT / "src" / "levelport" / "integrations").glob("*.py")}
+    internal = {"__init__", "deferred", "likelihood"}
+    assert sorted(name for name in adapters - internal if f"::: levelport.integrations.{name}\n" not in entries) == []

@@ -1,9 +1,9 @@
 """Likelihood intervals from a ``Minuit`` object, in place of ``minos``.
 
-m = Minuit(nll, a=1.0, b=2.0)
-m.errordef = Minuit.LIKELIHOOD
-m.migrad()
-print(interval(m, confidence=0.95))
+    m = Minuit(nll, a=1.0, b=2.0)
+    m.errordef = Minuit.LIKELIHOOD
+    m.migrad()
+    print(interval(m, confidence=0.95))
 """
 
 from __future__ import annotations

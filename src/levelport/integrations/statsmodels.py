@@ -1,7 +1,7 @@
 """Likelihood intervals of fitted statsmodels models: GLM, Logit, Poisson, and others that have a ``loglike``.
 
-fit = statsmodels.api.GLM(y, X, family=sm.families.Binomial()).fit()
-print(interval(fit, confidence=0.95))
+    fit = sm.GLM(y, X, family=sm.families.Binomial()).fit()
+    print(interval(fit, confidence=0.95))
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@
     m.errordef = Minuit.LIKELIHOOD
     m.migrad()
     print(interval(m, confidence=0.95))
+
+Limits and fixed parameters are those of the object.
 """
 
 from __future__ import annotations

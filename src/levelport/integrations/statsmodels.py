@@ -2,6 +2,8 @@
 
     fit = sm.GLM(y, X, family=sm.families.Binomial()).fit()
     print(interval(fit, confidence=0.95))
+
+Models with a matrix of parameters, such as MNLogit, are refused.
 """
 
 from __future__ import annotations

@@ -75,12 +75,7 @@ class Cost:
         )
 
     def __sub__(self, other: Cost) -> Cost:
-        return Cost(
-            self.values - other.values,
-            self.gradients - other.gradients,
-            self.hvps - other.hvps,
-            self.seconds - other.seconds,
-        )
+        return self + Cost(-other.values, -other.gradients, -other.hvps, -other.seconds)
 
 
 class Ledger:

@@ -77,6 +77,15 @@ def test_derivatives_of_the_change_of_variables() -> None:
     assert torch.allclose((ahead.gradient - behind.gradient) / (2.0 * step), point.hvp(v), rtol=1e-6)
 
 
+def test_bounds_go_by_the_keys_of_x() -> None:
+    x = {"a": torch.zeros(1, dtype=torch.float64), "b": torch.zeros(2, dtype=torch.float64)}
+    low = {"b": torch.full((2,), -0.5), "a": torch.full((1,), -0.25)}  # in another order
+    result = levelport.interval(
+        lambda v: v["a"].square().sum() + v["b"].square().sum(), x, rise=1.0, bounds=(low, None)
+    )
+    assert (float(result.lower["a"]), result.lower["b"].tolist()) == (-0.25, [-0.5, -0.5])
+
+
 def test_bad_bounds_are_named() -> None:
     x = torch.zeros(2, dtype=torch.float64)
     for bounds, words in (((1.0, 0.0), "below its upper"), (3.0, "must be a pair"), ([(0, 1)] * 3, "must be a pair")):

@@ -39,6 +39,18 @@ def test_interior_stationary_point() -> None:
     assert result.price == 0.0
 
 
+def test_distance_goes_by_the_keys_of_x() -> None:
+    x = {"a": torch.zeros(1), "b": torch.zeros(2)}
+    result = levelport.improve(
+        lambda v: v["a"].square().sum() + v["b"].square().sum(),
+        x,
+        Distance({"b": torch.ones(2), "a": torch.full((1,), 3.0)}),
+        rise=100.0,
+    )
+    assert torch.allclose(result.x["a"], torch.full((1,), 3.0))
+    assert torch.allclose(result.x["b"], torch.ones(2))
+
+
 def test_nothing_to_gain_returns_the_start() -> None:
     x = torch.tensor([4.0, 0.25])
     result = levelport.improve(lambda v: (v**2).sum(), x, lambda v: (v**2).sum(), maximize=True)

@@ -105,12 +105,7 @@ _FORM = (
 def _side(side: Any, fill: float, structure: Structure[Any], x: Tensor) -> Tensor:
     if side is None or isinstance(side, int | float):
         return torch.full_like(x, fill if side is None else float(side))
-    try:
-        flat = structure.flatten(side).to(x)
-    except (TypeError, AttributeError, RuntimeError) as error:
-        raise ValueError(_FORM) from error
-    if flat.shape != x.shape:
-        raise ValueError(f"bounds has {flat.numel()} entries on one side, but x has {x.numel()}. {_FORM}")
+    flat = structure.flatten_like("each side of bounds", side)
     return torch.where(torch.isnan(flat), torch.full_like(flat, fill), flat)
 
 

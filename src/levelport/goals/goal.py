@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from levelport.goals.chart import Chart, Site
 from levelport.objective import Objective, Point
-from levelport.objectives.structure import Variables
+from levelport.objectives.structure import Variables, tensors
 
 
 def sine_of_opposition(pg: float, pp: float, gg: float) -> float:
@@ -114,7 +114,7 @@ class Norm:
     """‖x‖², the squared Euclidean norm over all tensors of x, as a goal."""
 
     def __call__(self, x: Variables) -> Tensor:
-        return torch.stack([leaf.square().sum() for leaf in _leaves(x)]).sum()
+        return torch.stack([leaf.square().sum() for leaf in tensors(x)]).sum()
 
     def __repr__(self) -> str:
         return "Norm()"
@@ -125,17 +125,15 @@ class Distance:
 
     def __init__(self, other: Variables | nn.Module) -> None:
         variables = list(other.parameters()) if isinstance(other, nn.Module) else other
-        self.other = torch.cat([leaf.detach().reshape(-1) for leaf in _leaves(variables)]).clone()
+        self._keys = list(variables) if isinstance(variables, Mapping) else None
+        self.other = torch.cat([leaf.detach().reshape(-1) for leaf in tensors(variables)]).clone()
 
     def __call__(self, x: Variables) -> Tensor:
-        here = torch.cat([leaf.reshape(-1) for leaf in _leaves(x)])
+        ordered = [x[key] for key in self._keys or x] if isinstance(x, Mapping) else x  # as in ``other``
+        here = torch.cat([leaf.reshape(-1) for leaf in tensors(ordered)])
         if here.shape != self.other.shape:
             raise ValueError(f"Distance: other has {self.other.numel()} entries, but x has {here.numel()}.")
         return (here - self.other.to(here)).square().sum()
 
     def __repr__(self) -> str:
         return f"Distance({self.other.numel()} entries)"
-
-
-def _leaves(x: Variables) -> list[Tensor]:
-    return [x] if isinstance(x, Tensor) else list(x.values()) if isinstance(x, Mapping) else list(x)

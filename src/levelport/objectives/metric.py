@@ -11,13 +11,11 @@ preconditioned step x - η ∇f(x)/m of f: Adam's, where m is what Adam divides 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import torch
 from torch import Tensor
 
 from levelport.objective import Objective, ObjectiveError, Point, WrappedObjective, WrappedPoint
-from levelport.objectives.structure import Variables
+from levelport.objectives.structure import Structure, Variables
 
 
 class InMetric(WrappedObjective):
@@ -49,17 +47,7 @@ class InMetric(WrappedObjective):
             raise ObjectiveError(
                 f"metric must be positive weights in the structure of x, not {metric!r}; 'optimizer' is for Teleported."
             )
-        if isinstance(x, Mapping) and isinstance(metric, Mapping):
-            if set(x) != set(metric):
-                raise ObjectiveError(f"metric must have the keys of x, {list(x)}, not {list(metric)}.")
-            metric = {key: metric[key] for key in x}
-        if (wanted := _shapes(x)) != (given := _shapes(metric)):
-            raise ObjectiveError(f"metric must have one entry for each of x, in the shapes {wanted}, not {given}.")
-        leaves = [metric] if isinstance(metric, Tensor) else metric.values() if isinstance(metric, Mapping) else metric
-        if any(leaf.is_complex() or leaf.layout != torch.strided for leaf in leaves):
-            raise ObjectiveError("metric must hold real numbers in dense tensors: it weights lengths.")
-        flat = [leaf.detach().to(dtype=objective.dtype, device=objective.device).reshape(-1) for leaf in leaves]
-        return cls(objective, torch.cat(flat))
+        return cls(objective, Structure(x).flatten_like("metric", metric))
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         return _MetricPoint(x, self, self.inner.at(x / self.root, curvature=curvature))
@@ -75,17 +63,6 @@ class InMetric(WrappedObjective):
             assert point.inner is not None, "a point of an objective in this metric"
             point = point.inner
         return point.inner
-
-
-def _shapes(variables: object) -> object:
-    """The structure of a tensor, or of a list or dict of tensors."""
-    if isinstance(variables, Tensor):
-        return tuple(variables.shape)
-    if isinstance(variables, Mapping):
-        return {key: _shapes(entry) for key, entry in variables.items()}
-    if isinstance(variables, Sequence) and not isinstance(variables, str):
-        return [_shapes(entry) for entry in variables]
-    return type(variables).__name__
 
 
 class _MetricPoint(WrappedPoint):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Generic, TypeAlias, cast
+from typing import Any, Generic, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -25,16 +25,11 @@ class Structure(Generic[X]):
     def __init__(self, like: X) -> None:
         self._kind = Tensor if isinstance(like, Tensor) else tuple if isinstance(like, tuple) else list
         self._keys = list(like) if isinstance(like, Mapping) else None
-        if isinstance(like, Tensor):
-            leaves: list[Tensor] = [like]
-        elif isinstance(like, Mapping):
-            leaves = list(like.values())
-        elif isinstance(like, Sequence):
-            leaves = list(like)
-        else:
+        if not isinstance(like, Tensor | Mapping | Sequence):
             raise ObjectiveError(
                 f"x must be a tensor, or a list or dict of tensors, not {type(like).__name__}. {_advice(like)}"
             )
+        leaves = tensors(like)
         check_leaves(leaves, alone=isinstance(like, Tensor))
         self.shapes = [leaf.shape for leaf in leaves]
         self.sizes = [leaf.numel() for leaf in leaves]
@@ -44,10 +39,21 @@ class Structure(Generic[X]):
 
     def flatten(self, variables: Variables) -> Tensor:
         """A new flat vector with the entries of ``variables``, outside any graph."""
-        if isinstance(variables, Tensor):
-            return variables.detach().reshape(-1).clone()
-        leaves = variables.values() if isinstance(variables, Mapping) else variables
-        return torch.cat([leaf.detach().reshape(-1) for leaf in leaves])
+        return torch.cat([leaf.detach().reshape(-1) for leaf in tensors(variables)])
+
+    def flatten_like(self, name: str, variables: Any) -> Tensor:
+        """``variables`` in the structure of x as a flat vector in the order of x; ``name`` is for errors."""
+        if self._keys is not None and isinstance(variables, Mapping):
+            if set(variables) != set(self._keys):
+                raise ObjectiveError(f"{name} must have the keys of x, {self._keys}, not {list(variables)}.")
+            variables = {key: variables[key] for key in self._keys}
+        x = self.assemble([torch.empty(shape, device="meta") for shape in self.shapes])
+        if (wanted := _shapes(x)) != (given := _shapes(variables)):
+            raise ObjectiveError(f"{name} must have one entry for each of x, in the shapes {wanted}, not {given}.")
+        parts = tensors(variables)
+        if any(part.is_complex() or part.layout != torch.strided for part in parts):
+            raise ObjectiveError(f"{name} must hold real numbers in dense tensors.")
+        return torch.cat([part.detach().to(dtype=self.dtype, device=self.device).reshape(-1) for part in parts])
 
     def leaves(self, x: Tensor) -> list[Tensor]:
         """Views of ``x`` in the users' shapes."""
@@ -59,6 +65,24 @@ class Structure(Generic[X]):
         if self._keys is not None:
             return cast(X, dict(zip(self._keys, leaves, strict=True)))
         return cast(X, leaves[0] if self._kind is Tensor else tuple(leaves) if self._kind is tuple else leaves)
+
+
+def tensors(variables: Variables) -> list[Tensor]:
+    """The tensors of the user's variables, one after the other."""
+    if isinstance(variables, Tensor):
+        return [variables]
+    return list(variables.values() if isinstance(variables, Mapping) else variables)
+
+
+def _shapes(variables: object) -> object:
+    """The structure of a tensor, or of a list or dict of tensors."""
+    if isinstance(variables, Tensor):
+        return tuple(variables.shape)
+    if isinstance(variables, Mapping):
+        return {key: _shapes(entry) for key, entry in variables.items()}
+    if isinstance(variables, Sequence) and not isinstance(variables, str):
+        return [_shapes(entry) for entry in variables]
+    return type(variables).__name__
 
 
 def _advice(x: object) -> str:

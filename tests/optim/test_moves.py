@@ -274,7 +274,7 @@ def test_the_account_knows_what_trials_of_other_solvers_cost(solver: Any) -> Non
         assert isinstance(schedule, WhileAffordable)
 
         for _ in range(300):
-            limited = schedule.limit(Krylov(max_hvps=1000), history) if history.ticks else None
+            limited = schedule.limit(Krylov(max_hvps=1000), history) if history.steps else None
             allowed = 0.0 if limited is None else largest_cost(limited.max_hvps - 1, history)
             trials, spent = len(history.trials), optimizer.teleporter.policy.cost
             optimizer.step(lambda m=model, x=x, y=y: nn.functional.mse_loss(m(x), y))

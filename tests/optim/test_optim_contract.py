@@ -353,7 +353,7 @@ def test_gradients_accumulated_before_a_teleport_are_refused(schedule: Any) -> N
     with pytest.raises(TypeError, match="belong to the point that was left"):
         optimizer.step(lambda: (value := loss(), value.backward())[0])
     assert_identical(before, parameters_of(network))
-    assert optimizer.iteration == optimizer.teleporter.teleports == len(optimizer.teleporter.policy.history.ticks) == 0
+    assert optimizer.iteration == optimizer.teleporter.teleports == len(optimizer.teleporter.policy.history.steps) == 0
 
 
 def test_teleport_without_a_move_costs_no_second_gradient() -> None:

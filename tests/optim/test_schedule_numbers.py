@@ -40,7 +40,7 @@ def test_plain_rate_begins_anew_after_a_teleport() -> None:
     run = history((10.0, 0.0), (9.0, 1.0))
     run.teleported(4.0)
     run.observe(2, 3.0, 6.0)
-    assert [tick.index for tick in run.plain_ticks()] == [2]
+    assert run.steps[run.plain :] == [2]
     assert run.plain_rate() == 1.0  # the one known at the teleport
     assert (run.trials[-1].cost, run.trials[-1].decrease) == (5.0, 6.0)
     run.observe(3, 2.5, 7.0)
@@ -51,7 +51,7 @@ def test_all_ticks_may_be_plain() -> None:
     """A teleport so long ago that its tick is forgotten."""
     run = history((10.0, 0.0), (9.0, 1.0))
     run.trials.append(Trial(-1, 1.0))
-    assert [tick.index for tick in run.plain_ticks()] == [0, 1]
+    assert run.steps[run.plain :] == [0, 1]
 
 
 def probed(decrease: float, plain_rate: float, cost: float) -> History:
@@ -127,7 +127,7 @@ class Watching(Schedule):
     watches = True
 
     def due(self, step: int, history: History) -> bool:
-        self.shown.append(history.ticks[-1].value)
+        self.shown.append(history.values[-1])
         return False
 
     def declines_because(self, history: History) -> str:

@@ -87,9 +87,11 @@ class WhileAffordable(Schedule):
     def due(self, step: int, history: History) -> bool:
         if step % self.pause:  # now and then is enough, and costs less
             return False
-        limit = self.rise * history.scale  # the newest first: among noisy losses one of them is above it
-        if any(tick.rise > limit for tick in islice(reversed(history.ticks), _JUMPS - 1)):
-            return False
+        limit, later = self.rise * history.scale, history.values[-1]
+        for earlier in islice(reversed(history.values), 1, _JUMPS):  # among noisy losses the newest will do
+            if later - earlier > limit:
+                return False
+            later = earlier
         account = self._account(history)
         if _too_early(step, history, account.wait) or self._delay(account, history) > self.share:
             return False
@@ -110,20 +112,20 @@ class WhileAffordable(Schedule):
     @staticmethod
     def _jumps(history: History) -> float:
         """The largest rise from one loss to the next among the last ones, as a share of the loss."""
-        return max(jump_of(history.ticks[-_JUMPS:]), 0.0) / history.scale
+        return jump_of(history.values[-_JUMPS:]) / history.scale
 
     @staticmethod
     def _delay(account: _Account, history: History) -> float:
         """How far behind the run may be after a trial, as a share of its cost."""
         behind = account.delay + largest_cost(account.vectors, history)
-        return max(behind, 0.0) / max(history.ticks[-1].cost, 1e-300)
+        return max(behind, 0.0) / max(history.costs[-1], 1e-300)
 
     def _at_stake(self, account: _Account, history: History) -> float:
         """The share of the loss that a trial may cost; infinite where no rate is known."""
         rate = history.fastest_rate(self.pause, _AMONG * self.pause)
         if not math.isfinite(rate):
             return math.inf
-        delay = self._delay(account, history) * history.ticks[-1].cost
+        delay = self._delay(account, history) * history.costs[-1]
         return max(rate, 0.0) * delay / history.scale + self._jumps(history)
 
     def limit(self, solver: Solver, history: History) -> Solver:

@@ -68,6 +68,7 @@ class UndoMonitor(Generic[Back]):
         self._since = 0  # how many of them there were since the last teleport
         self._skip = 0  # requests of the schedule that are still ignored
         self._failures = 0  # in a row
+        self._shown = False  # the loss before the step to come, or that there is none
 
     @property
     def watching(self) -> bool:
@@ -76,8 +77,9 @@ class UndoMonitor(Generic[Back]):
 
     def rises(self, value: float) -> bool:
         """Return True if the last move should be undone, now that the loss is ``value``."""
-        if not self.watching:
+        if self.back is None:
             return False
+        self._shown = True
         if self._margin is None and self._since >= KEPT:
             self._learn(self._jump())
         self.level = value if math.isnan(self.level) else self.level
@@ -125,12 +127,14 @@ class UndoMonitor(Generic[Back]):
         self._skip = 2**self._failures - 1
         return back
 
-    def unseen(self) -> None:
-        """A step was taken without a look at the loss before it."""
-        self._gap()
-        self.steps += 1
-        if self.steps >= _WATCHED:
-            self.end()
+    def stepped(self) -> None:
+        """The method took a step. One without a look at the loss before it counts as well."""
+        if not self._shown:
+            self._gap()
+            self.steps += 1
+            if self.steps >= _WATCHED:
+                self.end()
+        self._shown = False
 
     def end(self) -> None:
         """Watch no longer. The copy on the way back is as large as the parameters and the state."""
@@ -138,6 +142,7 @@ class UndoMonitor(Generic[Back]):
 
     def allows(self, due: bool, value: float) -> bool:
         """Whether a teleport that is due before the step from ``value`` may take place."""
+        self._shown = True
         if math.isfinite(value):
             self._recent.append(value)
             self._since += 1
@@ -273,7 +278,7 @@ class TeleportPolicy(Generic[Back]):
 
     def silence(self) -> str:
         """Why an adaptive schedule has declined up to now; empty where it has not."""
-        asked = self.schedule.watches and self.declined > 0 and self.history.ticks
+        asked = self.schedule.watches and self.declined > 0 and self.history.steps
         return self.schedule.declines_because(self.history) if asked else ""
 
     def summary(self, steps: int, spent: float) -> str:

@@ -29,7 +29,7 @@ class Probes(Schedule):
     watches = True
 
     def limit(self, solver: Solver, history: History) -> Solver:
-        vectors = max(1, min(_MOST_VECTORS, int(0.25 * history.ticks[-1].cost)))
+        vectors = max(1, min(_MOST_VECTORS, int(0.25 * history.costs[-1])))
         return solver.within(vectors + 1, 0.0)  # solvers keep one product in reserve for a certificate
 
     def due(self, step: int, history: History) -> bool:
@@ -41,7 +41,7 @@ class Probes(Schedule):
             pays = trial.decrease > plain
             pause = max(0.5 * pause, 0.5 * trial.cost) if pays else 2.0 * max(pause, trial.cost)
             due_at = trial.cost_before + trial.cost + pause
-        return history.ticks[-1].cost >= due_at
+        return history.costs[-1] >= due_at
 
     def __str__(self) -> str:
         return f"probes of the curvature from {_START:g} gradient equivalents on, while they pay"

@@ -7,7 +7,7 @@ A schedule is a frozen description. What it decides depends on the number of the
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -21,23 +21,6 @@ KEPT_TICKS = 512
 
 JUMP_TICKS = 20
 """Plain ticks by which the noise of the losses is judged."""
-
-
-@dataclass(slots=True)  # one per step: frozen ones take longer to make
-class Tick:
-    """One look at the run, before the teleport of that step if there is one.
-
-    Attributes:
-        index: the number of the step.
-        value: f there.
-        cost: gradient equivalents spent up to here.
-        rise: of f since the tick before.
-    """
-
-    index: int
-    value: float
-    cost: float
-    rise: float
 
 
 @dataclass(frozen=True)
@@ -64,72 +47,72 @@ class Trial:
 
 
 class History:
-    """Ticks and teleports of a run.
+    """Ticks and teleports of a run. A tick is one look at it, before the teleport of that step if there is one.
 
     Attributes:
+        steps, values, costs: of each tick: the number of the step, f there, gradient equivalents spent up to it.
+        trials: the teleports.
         product_cost: gradient equivalents of a Hessian-vector product, as the solver makes them.
         unit: of a gradient of the loss that is teleported on, in gradients of steps.
     """
 
     def __init__(self) -> None:
-        self.ticks: list[Tick] = []
+        self.steps: list[int] = []
+        self.values: list[float] = []
+        self.costs: list[float] = []
         self.trials: list[Trial] = []
         self.product_cost = 1.0
         self.unit = 1.0
 
     def observe(self, index: int, value: float, cost: float) -> None:
         """Record a tick; completes the record of a teleport at the previous one."""
-        if self.trials and self.ticks and self.trials[-1].index == self.ticks[-1].index:
-            before, trial = self.ticks[-1], self.trials[-1]
+        if self.trials and self.steps and self.trials[-1].index == self.steps[-1]:
             # The cost of the tick, teleport and ordinary step together.
-            self.trials[-1] = replace(trial, cost=cost - before.cost, decrease=before.value - value)
-        self.ticks.append(Tick(index, value, cost, value - self.ticks[-1].value if self.ticks else 0.0))
-        if len(self.ticks) > 2 * KEPT_TICKS:
-            del self.ticks[:-KEPT_TICKS]
+            completed = replace(self.trials[-1], cost=cost - self.costs[-1], decrease=self.values[-1] - value)
+            self.trials[-1] = completed
+        self.steps.append(index)
+        self.values.append(value)
+        self.costs.append(cost)
+        if len(self.steps) > 2 * KEPT_TICKS:
+            del self.steps[:-KEPT_TICKS], self.values[:-KEPT_TICKS], self.costs[:-KEPT_TICKS]
 
     def teleported(self, cost: float) -> None:
         """Record a teleport at the last tick, with its cost."""
-        plain, now = self.plain_ticks(), self.ticks[-1]
         self.trials.append(
             Trial(
-                now.index,
+                self.steps[-1],
                 cost,
                 plain_rate=self.plain_rate(),
-                cost_before=now.cost,
+                cost_before=self.costs[-1],
                 scale=self.scale,
-                jump=jump_of(plain[-JUMP_TICKS:]),
+                jump=jump_of(self.values[self.plain :][-JUMP_TICKS:]),
             )
         )
 
     @property
     def scale(self) -> float:
         """The scale of the losses: |f|, or the decrease so far where f may be negative."""
-        now = self.ticks[-1].value
-        return max(now if now > 0.0 else self.ticks[0].value - now, 1e-300)
+        now = self.values[-1]
+        return max(now if now > 0.0 else self.values[0] - now, 1e-300)
 
     @property
     def last_teleport(self) -> int | None:
         """The tick of the last teleport."""
         return self.trials[-1].index if self.trials else None
 
-    def plain_ticks(self) -> list[Tick]:
-        """The ticks since the last teleport: between two of them there were plain steps only."""
-        last = self.last_teleport
-        if last is None:
-            return self.ticks
-        plain = len(self.ticks)
-        while plain > 0 and self.ticks[plain - 1].index > last:  # there are few of them where teleports are frequent
-            plain -= 1
-        return self.ticks[plain:]
+    @property
+    def plain(self) -> int:
+        """The place of the first tick since the last teleport: from there on there were plain steps only."""
+        return bisect_right(self.steps, self.trials[-1].index) if self.trials else 0
 
     def plain_rate(self, window: int = 10) -> float:
         """Decrease of f per gradient equivalent over the last ``window`` plain ticks; NaN before two of them.
 
         Where the last teleport left too few plain ticks, the rate known at that teleport is the best there is.
         """
-        recent = self.plain_ticks()[-window - 1 :]
-        if len(recent) >= 2 and recent[-1].cost > recent[0].cost:
-            return (recent[0].value - recent[-1].value) / (recent[-1].cost - recent[0].cost)
+        first = max(self.plain, len(self.steps) - window - 1)
+        if len(self.steps) - first >= 2 and self.costs[-1] > self.costs[first]:
+            return (self.values[first] - self.values[-1]) / (self.costs[-1] - self.costs[first])
         return self.trials[-1].plain_rate if self.trials else math.nan
 
     def fastest_rate(self, window: int, among: int) -> float:
@@ -137,28 +120,28 @@ class History:
 
         Progress comes in bursts. What a trial may cost is judged by this rate: just before a burst the mean is too low.
         """
-        recent = self.plain_ticks()[-among - 1 :]
+        values, costs = self.values, self.costs
         rates = [
-            (first.value - last.value) / (last.cost - first.cost)
-            for first, last in zip(recent, recent[window:], strict=False)
-            if last.cost > first.cost
+            (values[i] - values[i + window]) / (costs[i + window] - costs[i])
+            for i in range(max(self.plain, len(values) - among - 1), len(values) - window)
+            if costs[i + window] > costs[i]
         ]
         return max([*rates, self.plain_rate(window)])
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers in lists and dicts."""
-        ticks = [[tick.index, tick.value, tick.cost, tick.rise] for tick in self.ticks]
-        return {"ticks": ticks, "trials": [asdict(trial) for trial in self.trials]}
+        ticks = {"steps": list(self.steps), "values": list(self.values), "costs": list(self.costs)}
+        return {**ticks, "trials": [asdict(trial) for trial in self.trials]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The inverse of :meth:`state_dict`."""
-        self.ticks = [Tick(*tick) for tick in state["ticks"]]
+        self.steps, self.values, self.costs = (list(state[name]) for name in ("steps", "values", "costs"))
         self.trials = [Trial(**trial) for trial in state["trials"]]
 
 
-def jump_of(ticks: list[Tick]) -> float:
+def jump_of(values: list[float]) -> float:
     """The largest rise from one loss to the next: what batches, or the optimizer, do without a teleport."""
-    return max([tick.rise for tick in ticks[1:]], default=0.0)
+    return max([0.0, *(later - earlier for earlier, later in pairwise(values))])
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ from levelport.optim.torch_optimizer import (
     make_move,
     moving,
     stepping,
-    tell_of_steps,
     trainable,
+    watch_steps,
 )
 from levelport.solvers import Solver, solver_named
 
@@ -127,10 +127,9 @@ class Teleporter:
         self.policy.history.unit = _unit(teleport_on)
         self.last_teleport: TeleportStep | None = None
         self.iteration, self.spent, self.moved = 0, 0.0, False
-        self._looked = False  # at the loss before the step to come
         self._warned: set[str] = set()
         self._hooks: OrderedDict[int, tuple[Hook, DeclineHook | None]] = OrderedDict()
-        tell_of_steps(optimizer, self._stepped)
+        watch_steps(optimizer, self.policy.monitor)
 
     @property
     def schedule(self) -> Schedule:
@@ -184,7 +183,7 @@ class Teleporter:
 
         ``value`` may be None where :attr:`needs_loss` is False, ``loss`` None for closures with a backward.
         """
-        self.moved, self._looked = False, True
+        self.moved = False
         if value is not None and self.distribute is None:
             value = agreed(value, self.optimizer.param_groups[0]["params"][0].device)
         undone = self.policy.monitor.back is not None and self._undo_if_risen(loss, value)
@@ -346,18 +345,9 @@ class Teleporter:
             self._warned |= {once} - {""}
             checks.warn(message)
 
-    def _stepped(self) -> None:
-        """Record that the optimizer has taken a step."""
-        monitor = self.policy.monitor
-        if not self._looked:
-            monitor.unseen()
-        self._looked = False
-        if monitor.back is not None:
-            monitor.back.follow()
-
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        tell_of_steps(self.optimizer, self._stepped)  # torch drops an optimizer's hooks when it is copied
+        watch_steps(self.optimizer, self.policy.monitor)  # torch drops an optimizer's hooks when it is copied
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of schedule, solver and undo monitor; the optimizer has its own."""

@@ -10,7 +10,6 @@ from it are undone: where anyone else has changed the parameters (a checkpoint, 
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from levelport.objectives.structure import check_leaves, check_separate
 from levelport.optim.affordable import WhileAffordable
 from levelport.optim.armijo import ArmijoSGD
 from levelport.optim.first_step import StabilityLimit, Taken, check_unused
-from levelport.optim.policy import TeleportPolicy
+from levelport.optim.policy import TeleportPolicy, UndoMonitor
 from levelport.optim.polyak import PolyakSGD
 from levelport.optim.schedules import Schedule
 
@@ -220,16 +219,13 @@ def make_move(
     return taken, end is not start, cost
 
 
-def tell_of_steps(optimizer: torch.optim.Optimizer, stepped: Callable[[], object]) -> None:
-    """Call the method ``stepped`` after every step of ``optimizer``, as long as its owner lives.
-
-    Watching has to end, and its copies to go, also where no loss is shown.
-    """
-    method = weakref.WeakMethod(stepped)
+def watch_steps(optimizer: torch.optim.Optimizer, monitor: UndoMonitor[OptimizerSnapshot]) -> None:
+    """Tell ``monitor`` of every step: watching has to end, and its copies to go, also where no loss is shown."""
 
     def hook(*_: object) -> None:
-        if (alive := method()) is not None:
-            alive()
+        monitor.stepped()
+        if monitor.back is not None:
+            monitor.back.follow()
 
     with suppress(AttributeError):  # wrappers that leave out torch's constructor have no hooks
         optimizer.register_step_post_hook(hook)

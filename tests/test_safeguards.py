@@ -67,6 +67,23 @@ def test_what_a_solver_has_learned_survives_a_dropped_answer() -> None:
     assert move.state == {"seen": 1.0}
 
 
+@pytest.mark.parametrize(
+    ("f", "status"),
+    [
+        (torch.log, TeleportStatus.NON_FINITE_START),
+        (torch.square, TeleportStatus.STATIONARY_START),
+        (lambda x: x + x.abs() ** 1.5, TeleportStatus.NON_FINITE_START),
+    ],
+    ids=["no value", "no gradient", "no product"],
+)
+def test_what_a_run_has_learned_survives_a_bad_start(f: Callable[[Tensor], Tensor], status: TeleportStatus) -> None:
+    objective = line(f)
+    start = objective.at(torch.zeros(1, dtype=torch.float64), curvature=True)
+    move = move_from(start, objective, Krylov(hvp="exact"), {"radius": 2.0})
+    assert move.result.status is status
+    assert move.state == {"radius": 2.0}
+
+
 def test_target_is_met_where_the_gradient_is_just_long_enough() -> None:
     objective = FunctionObjective(bowl, SCALES)
     start, longer = (objective.at(torch.tensor(x, dtype=torch.float64)) for x in ([0.0, 1.0, 0.0], [0.0, 0.0, 0.5]))

@@ -93,6 +93,13 @@ def test_a_trial_that_paid_makes_good_for_those_before_it() -> None:
     assert len(paid.trials) > len(without_success.trials)
 
 
+def test_a_trial_that_paid_ends_the_row_of_failures() -> None:
+    """The pause of 5 is doubled for every failure in a row; the third trial pays."""
+    run = Run(1e-5, lambda trial: 0.05 if trial == 2 else 0.0, ticks=900)
+    waits = [later - earlier for (earlier, *_), (later, *_) in pairwise(run.trials)]
+    assert waits[:5] == [10, 20, 5, 10, 20]
+
+
 def test_a_trial_that_paid_earns_the_next_one_and_no_more() -> None:
     """A decrease worth hundreds of steps does not allow trials without success for ever."""
     rate, cost = 1e-3, 12.0

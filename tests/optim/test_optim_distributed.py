@@ -17,7 +17,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from levelport import ObjectiveError
+from levelport import ObjectiveError, teleport
 from levelport.objectives import FunctionObjective, LinearObjective, distributed
 from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.parameters import ParametersObjective
@@ -213,6 +213,24 @@ def test_dimensions_differ_in_the_last_digit_on_every_rank(monkeypatch: pytest.M
             DistributedObjective(local, samples=5)
     else:
         assert DistributedObjective(local, samples=5).samples == 15
+
+
+def test_one_rank_differentiates_as_often_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products differentiate the gradient that is known at their point."""
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(DistributedObjective, "broadcast", lambda self, x: x)
+    monkeypatch.setattr(DistributedObjective, "sum", lambda self, tensor: tensor)
+    start, passes = torch.linspace(1.0, 2.0, 5, dtype=torch.float64), [0, 0]
+    for ranks in (0, 1):
+
+        def f(x: torch.Tensor, ranks: int = ranks) -> torch.Tensor:
+            if x.requires_grad:
+                x.register_hook(lambda gradient: passes.__setitem__(ranks, passes[ranks] + 1))
+            return (x**4).sum() + x.prod()
+
+        local = FunctionObjective(f, like=start)
+        teleport(DistributedObjective(local, samples=5) if ranks else local, start)
+    assert passes[0] == passes[1] > 10
 
 
 def test_a_rank_whose_loss_is_no_number_takes_part_in_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:

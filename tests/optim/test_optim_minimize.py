@@ -34,8 +34,9 @@ from levelport.optim import (
     minimize,
 )
 from levelport.optim.result import MinimizeRow
+from levelport.optim.schedules import History
 from levelport.optim.step_rule import Step, StepRule
-from levelport.solvers import Auto, Krylov
+from levelport.solvers import Auto, Krylov, Solver
 
 
 def rosenbrock(x: Tensor) -> Tensor:
@@ -65,6 +66,21 @@ def test_the_structure_of_x_is_kept_and_x0_is_not_touched() -> None:
     assert isinstance(single.x, Tensor)
     assert single.x.dtype is torch.float32
     assert single.success
+
+
+class Frugal(At):
+    """Teleports with two products."""
+
+    def limit(self, solver: Solver, history: History) -> Solver:
+        return solver.within(max_hvps=2)
+
+
+def test_schedules_limit_the_teleports_of_a_run() -> None:
+    limited, free = (
+        minimize(rosenbrock, vector(-1.2, 1.0), Armijo(), schedule=schedule, solver=Auto(), max_iterations=1)
+        for schedule in (Frugal(0), At(0))
+    )
+    assert limited.cost.hvps == 2 < free.cost.hvps
 
 
 def test_the_trace_has_every_point_and_its_cost() -> None:
@@ -149,6 +165,14 @@ def test_bad_starts_have_a_status() -> None:
     assert stationary.iterations == 0
 
 
+@pytest.mark.parametrize("method", ["armijo", "lbfgs", "newton-cg"])
+def test_a_start_alone_in_its_domain_has_a_status(method: str) -> None:
+    x = vector(1.0, 2.0)
+    result = minimize(lambda w: w.square().sum() + torch.where((w == x).all(), 0.0, math.inf), x, method)
+    assert result.status is MinimizeStatus.NO_STEP
+    assert torch.equal(torch.as_tensor(result.x), x)
+
+
 def test_a_function_without_descent_has_a_status() -> None:
     class Wrong(torch.autograd.Function):
         @staticmethod
@@ -175,7 +199,13 @@ def test_bad_arguments_are_named() -> None:
         minimize(f, x, "polyak")
     with pytest.raises(ValueError, match="schedule must be a schedule"):
         minimize(f, x, schedule=50)  # type: ignore[arg-type]
-    for name, value in {"max_iterations": -1, "max_cost": 0, "max_seconds": 0, "gtol": -1.0}.items():
+    for name, value in {
+        "max_iterations": -1,
+        "max_cost": 0,
+        "max_seconds": 0,
+        "gtol": -1.0,
+        "f_target": math.nan,
+    }.items():
         with pytest.raises(ValueError, match=name):
             minimize(f, x, **{name: value})  # type: ignore[arg-type]
     with pytest.raises(levelport.ObjectiveError, match="scalar"):

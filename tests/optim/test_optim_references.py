@@ -185,6 +185,7 @@ def test_newton_is_newton() -> None:
     assert solved.success
     assert solved.iterations < 12
     assert solved.cost.hvps > 0
+    assert [row.step for row in solved.trace[-3:]] == [1.0, 1.0, 1.0]
 
 
 def test_newton_descends_where_the_hessian_is_indefinite() -> None:
@@ -294,6 +295,14 @@ def test_the_search_ends_where_every_finite_step_is_acceptable(most: float) -> N
     found = armijo_search(lambda size: size if math.isfinite(size) else None, 1.0, max_step=most)
     assert found is not None
     assert found[0] == min(most, sys.float_info.max)
+
+
+@pytest.mark.parametrize(("newton", "expected"), [(None, 1e6), (1e9, 1e9), (3.0, 3.0)])
+def test_search_ends_at_a_million_or_at_the_newton_step(newton: float | None, expected: float) -> None:
+    """Where f is linear every step is acceptable."""
+    objective = FunctionObjective(lambda w: w.sum(), like=torch.zeros(1, dtype=torch.float64))
+    step = Armijo().advance(objective, objective.at(torch.zeros(1, dtype=torch.float64)), None, newton)
+    assert step.size == expected
 
 
 @pytest.mark.parametrize("slope", [0.0, math.nan, math.inf], ids=str)

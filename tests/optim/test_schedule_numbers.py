@@ -39,6 +39,7 @@ def test_plain_rate_without_any_cost_is_not_known() -> None:
 def test_plain_rate_begins_anew_after_a_teleport() -> None:
     run = history((10.0, 0.0), (9.0, 1.0))
     run.teleported(4.0)
+    assert run.trials[-1].cost == 4.0  # until the step that follows it is known
     run.observe(2, 3.0, 6.0)
     assert run.steps[run.plain :] == [2]
     assert run.plain_rate() == 1.0  # the one known at the teleport

@@ -131,13 +131,17 @@ def test_sampled_points_are_apart_and_at_the_level(count: int) -> None:
 
 
 def test_sampled_points_depend_on_their_seed_alone() -> None:
-    """Neither on torch's generator nor on how often they were drawn; and they leave it as it was."""
+    """Neither on torch's generator and default dtype nor on how often they were drawn; it is left as it was."""
     problem, _ = posed(bowl, (2.0, 0.3, -0.1))
-    drawn = []
-    for seed in (3, 4):
+    drawn, default = [], torch.get_default_dtype()
+    for seed, dtype in ((3, torch.float32), (4, torch.float64)):
         torch.manual_seed(seed)
         before = torch.get_rng_state()
-        drawn.append(torch.stack([p.x for p in basins.sampled(problem, Monitor(problem, None), 1.0, 4)]))
+        torch.set_default_dtype(dtype)
+        try:
+            drawn.append(torch.stack([p.x for p in basins.sampled(problem, Monitor(problem, None), 1.0, 4)]))
+        finally:
+            torch.set_default_dtype(default)
         assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(*drawn)
     other = basins.sampled(problem, Monitor(problem, None), 1.0, 4, seed=1)

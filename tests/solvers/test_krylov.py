@@ -75,6 +75,15 @@ def test_a_sphere_is_not_worth_a_teleport() -> None:
     assert torch.allclose(move.lower.x, f.minimizer, atol=1e-6)
 
 
+def test_declined_teleport_certifies_its_start_for_free() -> None:
+    f, x = quadratic(), start_of()
+    move = move_from(f.at(x), f, Krylov(hvp="exact", least_decrease=1e9), certify=False)
+    assert move.result.status is TeleportStatus.NOT_WORTHWHILE
+    assert move.result.alignment == pytest.approx(Certificate.at(f.at(x)).alignment)
+    assert move.model is not None
+    assert move.result.cost.hvps == move.model.size
+
+
 def test_products_are_chosen_by_dtype_and_by_what_they_cost() -> None:
     X, y = labelled_data()
     closed = LinearObjective.logistic(X, y, penalty=1e-3)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from levelport import FunctionObjective, Krylov
+from levelport import FunctionObjective, Krylov, TeleportStatus
+from levelport.numerics.lanczos import KrylovModel
 from levelport.solvers import Monitor, TeleportProblem, move_from
-from levelport.solvers.auto import quadratic_solution
-from levelport.solvers.problem import INSIDE, Certificate, log_gain, parabola_root, room
+from levelport.solvers.auto import _status, quadratic_solution
+from levelport.solvers.krylov import _learned
+from levelport.solvers.problem import INSIDE, Certificate, Region, log_gain, parabola_root, retract, room
 
 
 def vector(*entries: float) -> Tensor:
@@ -30,6 +34,45 @@ def test_radius_doubles_where_the_model_is_exact(steep: float) -> None:
     start = objective.at(vector(0.003, 30.0), curvature=True)
     move = move_from(start, objective, Krylov(hvp="exact"), {"radius": 3.0, "first_norm": 1e12 * start.gradient_norm})
     assert move.state["radius"] == pytest.approx(6.0, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("decrease", "trusted", "expected"),
+    [(1.0, 8.0, 16.0), (1.0, 9.0, 9.0), (0.5, 8.0, 8.0), (0.0, 8.0, 4.0), (0.0, 3.0, 3.0), (-math.inf, 9.0, 4.0)],
+)
+def test_trust_radius_after_a_step_of_length_8(decrease: float, trusted: float, expected: float) -> None:
+    """Twice the step where f fell by 1 as predicted and the radius was used up, half of it where f did not fall."""
+    objective = bowl(1.0, 2.0)
+    start = objective.at(vector(1.0, 1.0))
+    end: Any = SimpleNamespace(value=start.value - decrease)
+    assert _learned(trusted, KrylovModel(start, 2), end, 1.0, 1.0, 8.0) == expected
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize(("level", "above"), [(0.7, 1.7), (1.0, 4.0)])
+def test_way_back_to_the_level_crosses_a_kink(level: float, above: float, unit: float) -> None:
+    """Slopes of 20 above 1 and 1/20 beyond it mislead secants; with the level between two points they cannot."""
+    objective = FunctionObjective(lambda x: torch.where(x < unit, 20.0, 0.05).mul(x / unit - 1.0).sum(), vector(0.0))
+    problem = TeleportProblem(objective, objective.at(vector(level * unit)))
+    end = retract(problem, objective.at(vector(above * unit)))
+    assert -1e-12 <= end.value - problem.level <= 0.0
+
+
+@pytest.mark.parametrize(
+    ("place", "status"),
+    [
+        ((0.0, 2.0), TeleportStatus.CONVERGED),
+        ((2.0, 0.0), TeleportStatus.CONVERGED),
+        ((1.0, 1.0), TeleportStatus.STALLED),
+    ],
+)
+def test_status_is_that_of_the_point_returned(place: tuple[float, float], status: TeleportStatus) -> None:
+    """The ascent converged somewhere else; gradients of a bowl are eigenvectors on its axes, and nowhere else."""
+    objective = bowl(1.0, 9.0)
+    start, point = objective.at(vector(1.5, 0.3)), objective.at(vector(*place), curvature=True)
+    assert Certificate.at(point).curvature > 0.0
+    winner: Any = SimpleNamespace(status=TeleportStatus.CONVERGED, point=start, region=Region(1.0, 10.0))
+    assert _status(TeleportProblem(objective, start), winner, point) is status
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])

@@ -157,6 +157,19 @@ def test_backtracking_falls_back() -> None:
     assert float((patient.x - start).norm()) > 1e-6
 
 
+def test_fall_back_is_evaluated_once() -> None:
+    """Three steps ρ, ρ/2, ρ/4, the last of which is the smallest and taken whatever comes of it."""
+    start, places = torch.tensor([-0.5, 0.5], dtype=torch.float64), list[tuple[float, ...]]()
+
+    def f(x: Tensor) -> Tensor:
+        places.append(tuple(x.tolist()))
+        return goldstein_price(x)
+
+    teleport(f, start, SQP(rho=1e6, smallest_rho=2.5e5, max_iterations=1, final="last"))
+    trials = [place for place in places if place != tuple(start.tolist())]
+    assert len(trials) == len(set(trials)) == 3
+
+
 def test_last_iterate_may_be_infeasible_and_says_so() -> None:
     """As published, iterates approach the level from outside; ``final="feasible"`` repairs that."""
     objective, _, start = problem("logistic")

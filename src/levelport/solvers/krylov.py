@@ -124,7 +124,7 @@ class Krylov(Solver):
         coordinates, decrease = model.descent(radius)
         length = float(norm(coordinates))
         if decrease < problem.least_decrease:
-            return Outcome(start, TeleportStatus.NOT_WORTHWHILE, certificate=_curvature_only(theta)), trusted
+            return Outcome(start, TeleportStatus.NOT_WORTHWHILE), trusted
         if not (decrease > 0.0 and math.isfinite(decrease) and 0.0 < length < math.inf):
             return Outcome(start, TeleportStatus.NO_FEASIBLE_GAIN, "the model predicts no decrease"), trusted
         descent = model.lift(coordinates)

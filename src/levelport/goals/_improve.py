@@ -150,21 +150,17 @@ def _improve(
     objective, goal = pair.objective, pair.goal
     before, before_goal = objective.cost, goal.cost
     start, start_goal = objective.at(pair.start), goal.at(pair.start)
-    detail, unused_change = "", math.nan
-    state: Descent | None = None
-    if not (start.finite and start_goal.finite and all_finite(pair.start)):
+    defined = start.finite and start_goal.finite and all_finite(pair.start)
+    region = Region(objective, Chart(torch.zeros_like(pair.start)), start.value, 1.0, start.value + rise)
+    aim, site = Aim(goal, sign, region.chart), region.around(start)
+    state = Descent(site, aim.at(site), sign * start_goal.value, sine=math.nan)
+    point, reached, detail, unused_change = start, start_goal, "", math.nan
+    if not defined:
         status = ImproveStatus.NON_FINITE_START
         detail = f"f = {start.value}, goal = {start_goal.value}"
-        point, reached = start, start_goal
     else:
         objective.verify_deterministic(start)
         goal.verify_deterministic(start_goal)
-        chart = Chart(torch.zeros_like(pair.start))
-        level = start.value + rise
-        region = Region(objective, chart, start.value, 1.0, level)
-        aim = Aim(goal, sign, chart)
-        site = region.around(start)
-        state = Descent(site, aim.at(site), sign * start_goal.value)
         stopped = False
 
         def spent() -> bool:
@@ -181,7 +177,7 @@ def _improve(
         point, reached = state.site.point, state.reading.point
         status = _status(state)
         if pair.unused is not None and point is not start:
-            point, reached, unused_change, share = _checked(pair, start, point, reached, sign, level, rise)
+            point, reached, unused_change, share = _checked(pair, start, point, reached, sign, region.level, rise)
             if share < 1.0:
                 status, state.sine = ImproveStatus.UNUSED_ROSE, math.nan
                 detail = f"to {share:g} of its length" if share else "to nothing: this is the start itself"
@@ -190,20 +186,20 @@ def _improve(
     goal_cost = goal.cost - before_goal
     unused_cost = pair.unused.cost if pair.unused is not None else type(goal_cost)()
     result = ImproveResult(
-        x=pair.structure.assemble([leaf.clone() for leaf in pair.structure.leaves(point.x)]),
+        x=pair.structure.unflatten(point.x.clone()),
         goal=reached.value,
         goal_start=start_goal.value,
         value=point.value,
         value_start=start.value,
-        level=start.value + rise,
+        level=region.level,
         status=status,
-        angle=state.sine if state is not None else math.nan,
-        price=state.price if state is not None and not state.interior else 0.0,
+        angle=state.sine,
+        price=0.0 if state.interior else state.price,
         cost=(objective.cost - before) + goal_cost + unused_cost,
         cost_goal=goal_cost,
         detail=detail,
         unused_change=unused_change,
-        trace=tuple(ImproveRow(f, sign * h, sine) for f, h, sine in state.trace) if state is not None else (),
+        trace=tuple(ImproveRow(f, sign * h, sine) for f, h, sine in state.trace),
     )
     return result, point
 

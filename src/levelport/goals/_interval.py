@@ -127,7 +127,7 @@ def interval(
         wald_upper=quantities.shaped([upper.wald for _, upper in ends]),
         ends=ends,
         estimates=tuple(found.estimates),
-        x=setup.assembled(setup.outer(setup.point)),
+        x=setup.structure.unflatten(setup.outer(setup.point)),
         value=setup.point.value,
         rise=height,
         confidence=confidence,
@@ -173,7 +173,7 @@ class _Ends(Generic[X]):
             status = EndStatus.BUDGET if self._stopped else EndStatus.FAILED
             detail = self._setup.trouble or "the callback asked to stop"
             start, nan = self._setup.point, math.nan
-            x, value = self._setup.assembled(self._setup.outer(start)), self.estimates[number]
+            x, value = self._setup.structure.unflatten(self._setup.outer(start)), self.estimates[number]
             return End(name, side, nan, x, value, start.value, status, nan, nan, nan, Cost(), 0, detail), start.x
         end, z = self._setup.end(self._task, self._setup.goal(self._goals[number]), name, side)
         self._report(end)

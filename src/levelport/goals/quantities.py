@@ -70,7 +70,7 @@ class Quantities(Generic[X]):
         exact = torch.float32 if self._structure.device.type == "mps" else torch.float64
         flat = torch.tensor(values, dtype=exact, device=self._structure.device)
         if self._shape is None:
-            return self._structure.assemble(self._structure.leaves(flat))
+            return self._structure.unflatten(flat)
         return flat.view(self._shape) if self._shape else values[0]
 
 

@@ -112,10 +112,6 @@ class Setup(Generic[X]):
         assert point.inner is not None
         return point.inner.x
 
-    def assembled(self, x: Tensor) -> X:
-        """A flat vector in the user's structure."""
-        return self.structure.assemble(self.structure.leaves(x))
-
     def goal(self, goal: Objective) -> Objective:
         """A goal as a function of the objective's variables."""
         return goal if self.bounds is None else Bounded(goal, self.bounds)
@@ -155,7 +151,7 @@ class Setup(Generic[X]):
             name=name,
             side=side,
             bound=-sign * math.inf if unbounded else reached,
-            x=self.assembled(x),
+            x=self.structure.unflatten(x),
             quantity=reached,
             value=found.site.point.value,
             status=found.status,
@@ -165,8 +161,8 @@ class Setup(Generic[X]):
             cost=replace(cost(), seconds=time.perf_counter() - began),
             iterations=found.iterations,
             detail=found.detail,
-            direction=self.assembled(way / float(norm(way))) if unbounded else None,
-            minimum=self.assembled(self.outer(lower.point)) if lower is not None else None,
+            direction=self.structure.unflatten(way / float(norm(way))) if unbounded else None,
+            minimum=self.structure.unflatten(self.outer(lower.point)) if lower is not None else None,
             minimum_value=lower.point.value if lower is not None else math.nan,
         )
         return end, found.site.z

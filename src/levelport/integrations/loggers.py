@@ -9,6 +9,7 @@ they call: neither package is imported.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch.utils.hooks import RemovableHandle
@@ -18,7 +19,7 @@ from levelport.optim.teleported import Teleported
 from levelport.optim.teleporter import Teleporter
 
 
-def scalars(result: TeleportStep, prefix: str = "teleport") -> dict[str, float]:
+def scalars(result: TeleportStep) -> dict[str, float]:
     """Return the numbers to log, under names that loggers group."""
     values = {
         "gain": result.gain,
@@ -32,33 +33,26 @@ def scalars(result: TeleportStep, prefix: str = "teleport") -> dict[str, float]:
         "gradient_equivalents": result.cost.gradient_equivalents,
         "seconds": result.cost.seconds,
     }
-    return {f"{prefix}/{name}": value for name, value in values.items()}
+    return {f"teleport/{name}": value for name, value in values.items()}
 
 
-def log_to_tensorboard(source: Teleporter | Teleported, writer: Any, *, prefix: str = "teleport") -> RemovableHandle:
+def log_to_tensorboard(source: Teleporter | Teleported, writer: Any) -> RemovableHandle:
     """Every teleport into a ``SummaryWriter``, at the number of the step; the handle's ``remove()`` ends that."""
 
-    def write(result: TeleportStep) -> None:
-        for name, value in scalars(result, prefix).items():
-            writer.add_scalar(name, value, source.iteration)
-        writer.add_text(f"{prefix}/status", result.message, source.iteration)
+    def write(line: dict[str, float | str]) -> None:
+        for name, value in line.items():
+            (writer.add_text if isinstance(value, str) else writer.add_scalar)(name, value, source.iteration)
 
-    def declined(steps: int, why: str) -> None:
-        writer.add_scalar(f"{prefix}/declined", steps, source.iteration)
-        writer.add_text(f"{prefix}/declined_because", why, source.iteration)
-
-    return source.register_teleport_hook(write, on_decline=declined)
+    return _follow(source, write)
 
 
-def log_to_wandb(source: Teleporter | Teleported, run: Any, *, prefix: str = "teleport") -> RemovableHandle:
+def log_to_wandb(source: Teleporter | Teleported, run: Any) -> RemovableHandle:
     """Every teleport into a W&B run, beside what the loop logs of the same step."""
+    return _follow(source, lambda line: run.log({**line, "teleport/step": source.iteration}, commit=False))
 
-    def write(result: TeleportStep) -> None:
-        line = {**scalars(result, prefix), f"{prefix}/step": source.iteration, f"{prefix}/status": result.message}
-        run.log(line, commit=False)
 
-    def declined(steps: int, why: str) -> None:
-        line = {f"{prefix}/declined": steps, f"{prefix}/declined_because": why, f"{prefix}/step": source.iteration}
-        run.log(line, commit=False)
-
-    return source.register_teleport_hook(write, on_decline=declined)
+def _follow(source: Teleporter | Teleported, write: Callable[[dict[str, float | str]], None]) -> RemovableHandle:
+    return source.register_teleport_hook(
+        lambda result: write({**scalars(result), "teleport/status": result.message}),
+        on_decline=lambda steps, why: write({"teleport/declined": steps, "teleport/declined_because": why}),
+    )

@@ -59,6 +59,10 @@ class Structure(Generic[X]):
         """Views of ``x`` in the users' shapes."""
         return [part.view(shape) for part, shape in zip(x.split(self.sizes), self.shapes, strict=True)]
 
+    def unflatten(self, x: Tensor) -> X:
+        """Views of ``x`` in the users' container."""
+        return self.assemble(self.leaves(x))
+
     def assemble(self, leaves: list[Tensor]) -> X:
         """The users' container around ``leaves``."""
         # A Mapping comes back as a dict, a Sequence as a list or tuple.

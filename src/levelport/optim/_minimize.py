@@ -170,7 +170,7 @@ def minimize(
     last = run.users(run.point)
 
     def users(v: Tensor) -> Any:
-        return v.numpy().copy() if arrays else structure.assemble(structure.leaves(v))
+        return v.numpy().copy() if arrays else structure.unflatten(v)
 
     return MinimizeResult(
         x=users(last.x),

@@ -96,7 +96,7 @@ def teleport(
         move = move_from(weighted.around(start), weighted, chosen, level_set=level_set, callback=seen)
         point = weighted.underneath(move.point)
     # The same result around the user's own kind of variables, which the type of ``replace`` does not allow to change.
-    return cast("TeleportResult[X]", replace(move.result, x=structure.assemble(structure.leaves(point.x))))  # type: ignore[arg-type]
+    return cast("TeleportResult[X]", replace(move.result, x=structure.unflatten(point.x)))  # type: ignore[arg-type]
 
 
 def solver_named(solver: str | Solver) -> Solver:

@@ -76,6 +76,14 @@ def test_interval_looks_behind_a_shallow_end(minimum: Tensor) -> None:
     assert dense_profile(1.01 * end.bound) > float(peak(minimum)) + 4.0
 
 
+def test_interval_looks_behind_a_soft_wald_end(minimum: Tensor) -> None:
+    """At rise 3.7 four Wald steps end at a local end, 32.9; the pairs say that the level is nearly flat there."""
+    end = levelport.interval(peak, minimum, [0], rise=3.7, bounds=list(zip(LOWER, UPPER, strict=True))).ends[0][1]
+    assert end.success
+    assert end.bound == pytest.approx(33.2007, rel=1e-4)
+    assert dense_profile(1.01 * end.bound) > float(peak(minimum)) + 3.7
+
+
 def test_ends_are_monotone_in_the_rise(minimum: Tensor) -> None:
     rises = [1.0, 2.0, 3.0, 4.0]
     result = levelport.profile(peak, minimum, [0, 2], rises=rises, bounds=list(zip(LOWER, UPPER, strict=True)))

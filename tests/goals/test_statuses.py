@@ -14,6 +14,11 @@ from torch import Tensor
 
 import levelport
 from levelport.goals import EndStatus
+from levelport.goals.chart import Chart, Region
+from levelport.goals.goal import Aim, LinearGoal
+from levelport.goals.pairs import Pairs
+from levelport.goals.verify import second_look
+from levelport.objectives import FunctionObjective
 
 DTYPE = torch.float64
 RISE = 1.920729410347062
@@ -209,14 +214,48 @@ def test_fuzz_cases() -> None:
 
 
 @pytest.mark.parametrize("bend", [1.0, 3.0])
-@pytest.mark.parametrize("d", [2, 5])
-def test_end_across_a_symmetric_valley_is_no_saddle(bend: float, d: int) -> None:
+@pytest.mark.parametrize(("d", "place"), [(2, 0), (5, 0), (12, 10)])
+def test_end_across_a_symmetric_valley_is_no_saddle(bend: float, d: int, place: int) -> None:
     """On the axis of symmetry of a banana h is stationary on the level, but its end lies in the arms."""
+    rest = [i for i in range(d) if i not in (place, d - 1)]
 
     def f(v: Tensor) -> Tensor:
-        return v[0] ** 2 + (v[1] - bend * v[0] ** 2) ** 2 + v[2:].square().sum()
+        return v[place] ** 2 + (v[d - 1] - bend * v[place] ** 2) ** 2 + v[rest].square().sum()
 
-    end = levelport.interval(f, torch.zeros(d, dtype=DTYPE), [1], rise=1.0).ends[0][1]
+    end = levelport.interval(f, torch.zeros(d, dtype=DTYPE), [d - 1], rise=1.0).ends[0][1]
     arm = 1.0 - 0.25 / bend**2  # v₀² at the end
     assert end.bound == pytest.approx(bend * arm + math.sqrt(1.0 - arm), rel=5e-3)
     assert end.success
+
+
+@pytest.mark.parametrize(("curvature", "known"), [(1e-10, True), (1e-14, False), (-1e-14, False)])
+def test_second_look_knows_its_digits(curvature: float, known: bool) -> None:
+    """A curvature along the level below the rounding errors of the largest one gives no certificate."""
+    scales = torch.tensor([1.0, 100.0, curvature], dtype=DTYPE)
+    objective = FunctionObjective(lambda v: 0.5 * (scales * v * v).sum(), like=torch.zeros(3, dtype=DTYPE))
+    chart = Chart(torch.zeros(3, dtype=DTYPE), torch.eye(3, dtype=DTYPE), torch.eye(3, dtype=DTYPE))
+    region = Region(objective, chart, 0.0, 1.0, 1.0)
+    site = region.at(torch.tensor([-math.sqrt(2.0), 0.0, 0.0], dtype=DTYPE))
+    aim = Aim(LinearGoal.entry(0, site.z), 1.0, chart)
+    look = second_look(region, aim, site, aim.at(site))
+    assert look is not None
+    assert (look.gain < 1e-9) is known
+    assert abs(float(look.softest[2])) == pytest.approx(1.0)
+
+
+def test_least_curvature_of_the_pairs() -> None:
+    """Against BFGS written out: the least eigenvalue of B on the plane across a gradient."""
+    rng = torch.Generator().manual_seed(5)
+    root = torch.randn(6, 6, dtype=DTYPE, generator=rng)
+    H, pairs = root @ root.T / 6.0, Pairs.around_identity()
+    B = torch.eye(6, dtype=DTYPE)
+    for _ in range(2):
+        s = torch.randn(6, dtype=DTYPE, generator=rng)
+        y, Bs = H @ s, B @ s
+        pairs.learn(s, y)
+        B = B - torch.outer(Bs, Bs) / (s @ Bs) + torch.outer(y, y) / (s @ y)
+    g = torch.randn(6, dtype=DTYPE, generator=rng)
+    plane = torch.linalg.qr(torch.cat([g[:, None], torch.eye(6, dtype=DTYPE)[:, :5]], dim=1))[0][:, 1:]
+    least = float(torch.linalg.eigvalsh(plane.T @ B @ plane)[0])
+    assert least < 0.9
+    assert pairs.least_curvature(g) == pytest.approx(least, rel=1e-9)

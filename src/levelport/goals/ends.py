@@ -27,7 +27,7 @@ from levelport.goals.wald import Search, repeated_wald
 STEPS = 5  # Wald steps after which a region counts as curved
 _INEXACT = 1e-4  # relative error of the Wald width's square, where the inverse Hessian is found by conjugate gradients
 _STRICTER = 0.3  # factor of the tolerance there
-_BENT = 0.3  # curvature along a step, relative to that at the minimizer, below which a region counts as curved
+_BENT = 0.3  # curvature along the level, relative to that at the minimizer, below which a region counts as curved
 _ANGLES = (1e-4, 1e-5, 1e-6)  # of feasible SQP, while a second look still sees a gain
 _LARGEST = 100  # dimension up to which there is a second look, which takes as many products
 _SOFT = 0.5  # curvature along the level, relative to that at the minimizer, below which a farther end may lie behind
@@ -169,7 +169,7 @@ def _take_over(task: Task, aim: Aim, search: Search, spent: Callable[[], bool]) 
             break
         search.detail = f"a Newton step along the level predicts {look.gain / width:.1g} of the half width more"
         if not math.isfinite(look.gain):
-            search.detail = "along the level the curvature is negative"
+            search.detail = "along the level the curvature is not positive, as far as its digits tell"
     if search.too_far(state.reading):
         search.status = EndStatus.UNBOUNDED
     elif state.interior:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 _LEAST_COSINE = 1e-8  # between s and y; below it the pair says nothing about curvature
@@ -88,3 +89,12 @@ class Pairs:
         for (s, y, inverse), factor in zip(self._pairs, reversed(factors), strict=True):
             q.add_(s, alpha=factor - inverse * float(y @ q))
         return q
+
+    def least_curvature(self, g: Tensor) -> float:
+        """The least eigenvalue of B, around the identity, on the plane ⟨g, d⟩ = 0; 1 beside the span of the pairs."""
+        known = torch.stack([g, *(vector for s, y, _ in self._pairs for vector in (s, y))], dim=1)
+        Q = torch.linalg.qr(known)[0]
+        B = torch.linalg.inv(Q.T @ torch.stack([self.solve(q) for q in Q.T], dim=1))
+        plane = torch.linalg.svd((Q.T @ g)[None])[2][1:].T
+        least = torch.linalg.eigvalsh(plane.T @ (0.5 * (B + B.T)) @ plane)
+        return min(1.0, float(least[0])) if len(least) else 1.0

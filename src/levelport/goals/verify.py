@@ -24,13 +24,16 @@ from levelport.numerics.newton import hessian_by_columns
 from levelport.objective import Point
 from levelport.vectors import all_finite
 
+_ROUNDING = 16.0  # errors of the least curvature, in units of eps × dimension × the largest, from which it is known
+
 
 @dataclass(frozen=True)
 class SecondLook:
     """The result of the Newton step.
 
     Attributes:
-        gain: the gain in sign·h that it predicts; infinite where curvature is negative.
+        gain: the gain in sign·h that it predicts; infinite where the least curvature is negative, or zero as far as its
+            digits tell.
         least, softest: the least curvature along the level, and its direction, of length 1.
     """
 
@@ -64,5 +67,7 @@ def second_look(region: Region, aim: Aim, site: Site, reading: Reading) -> Secon
     e, V = torch.linalg.eigh(plane.T @ W @ plane)
     q = V.T @ (plane.T @ (g + p / price))
     least = float(e[0]) if len(e) else 1.0
+    if len(e) and abs(least) <= _ROUNDING * torch.finfo(site.point.x.dtype).eps * len(e) * float(e[-1]):
+        least = 0.0
     gain = price * (0.5 * float((q * q / e).sum()) + site.slack) if least > 0.0 else math.inf
     return SecondLook(gain, least, plane @ V[:, 0] if len(e) else torch.zeros_like(g))

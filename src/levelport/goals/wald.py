@@ -51,7 +51,8 @@ class Search:
         wald: half the Wald interval's width; NaN where the search does not begin at the minimizer.
         price: μ of the last model, in units of F.
         angle: sin ∠(p, -g) in the metric of B⁻¹.
-        least: the least curvature along a step, relative to that at the minimizer; 1 where the chart has no Hessian.
+        least: the least curvature along the level, as far as the pairs tell, relative to that at the minimizer; 1 where
+            the chart has no Hessian.
         iterations: steps taken.
         first: the gain that the first model predicted.
         converged, stalled: why it ended; none of them where a limit was reached.
@@ -109,6 +110,8 @@ def repeated_wald(
         small = search.angle <= _ANGLE or gain <= resolution or not region.chart.whitens
         if width > 0.0 and small and gain <= max(tol * width, resolution):
             search.converged = True
+            if region.chart.whitens:
+                search.least = pairs.least_curvature(g)
             return
         if search.too_far(search.reading) or spent():
             return
@@ -123,8 +126,6 @@ def repeated_wald(
         new_site, new_reading = found
         moved, change = new_site.z - site.z, (new_site.gradient - g) + kappa * (new_reading.gradient - p)
         pairs.learn(moved, change)
-        if region.chart.whitens and float(moved @ moved) > 0.0:
-            search.least = min(search.least, float(moved @ change) / float(moved @ moved))
         search.site, search.reading = new_site, new_reading
         search.iterations += 1
 
@@ -136,6 +137,7 @@ def _tilted(d: Tensor, p: Tensor) -> Tensor:
     saddle, as in the middle of a banana.
     """
     across = torch.cos(torch.arange(1, d.numel() + 1, device=d.device, dtype=d.dtype))
+    across = across + across.sign()  # no entry near zero
     p = p / p.abs().max()  # whose square might be zero
     across = across - p * (float(across @ p) / float(p @ p))
     length, size = float(d.norm()), float(across.norm())

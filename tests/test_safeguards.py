@@ -63,7 +63,8 @@ def test_what_a_solver_has_learned_survives_a_dropped_answer() -> None:
     objective = FunctionObjective(bowl, SCALES)
     start = objective.at(torch.tensor([0.0, 1.5, 0.0], dtype=torch.float64), curvature=True)
     move = move_from(start, objective, Remembers(place=(0.0, 0.0, 9.0)))
-    assert not move.moved
+    assert move.lower is None
+    assert not move.result.moved
     assert move.state == {"seen": 1.0}
 
 

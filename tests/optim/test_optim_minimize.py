@@ -321,7 +321,6 @@ def test_a_fixed_step_never_meets_the_enlarged_gradient() -> None:
     kinds = [row.kind for row in taken.trace]
     assert taken.teleports > 0
     assert all(after == "first step" for before, after in pairwise(kinds) if before == "teleport")
-    assert all(row.certificate is not None for row in taken.trace if row.kind == "first step")
     paper = minimize(valley, start, FixedStep(0.02), first_step="method", **options)  # type: ignore[arg-type]
     assert "first step" not in {row.kind for row in paper.trace}
     assert max(row.value for row in paper.trace) > 2.0 * paper.trace[0].value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import pytest
@@ -12,6 +13,7 @@ from tests.functions import Quadratic
 from levelport import LinearObjective, TeleportStatus, teleport
 from levelport.objectives import FunctionObjective
 from levelport.optim import Armijo, Every, minimize
+from levelport.optim.first_step import averaged_curvature
 from levelport.solvers import Auto, Certificate, Krylov, move_from
 from levelport.solvers.contract import Monitor
 from levelport.solvers.krylov import _judged
@@ -56,15 +58,12 @@ def test_free_curvature_is_the_one_along_the_climb() -> None:
     assert free.result.status is TeleportStatus.PREDICTED
 
 
-def test_the_averaged_certificate_is_exact_on_a_quadratic() -> None:
+def test_the_averaged_curvature_is_exact_on_a_quadratic() -> None:
     f, x = quadratic(), start_of()
     before = f.at(x)
     after = f.at(x - 0.3 * before.gradient)
-    averaged, exact = Certificate.averaged(before, after), Certificate.at(before)
-    assert averaged is not None
-    for name in ("curvature", "kkt_residual", "alignment"):
-        assert getattr(averaged, name) == pytest.approx(getattr(exact, name), rel=1e-9)
-    assert Certificate.averaged(before, f.at(x + start_of(seed=9))) is None
+    assert averaged_curvature(before, after) == pytest.approx(Certificate.at(before).curvature, rel=1e-9)
+    assert math.isnan(averaged_curvature(before, f.at(x + start_of(seed=9))))
 
 
 def test_a_sphere_is_not_worth_a_teleport() -> None:
@@ -122,7 +121,7 @@ def test_a_run_of_krylov_teleports_never_rises(case: Case) -> None:
     assert {row.kind for row in result.trace} <= {"start", "teleport", "stay", "step", "descent"}
 
 
-def test_trace_marks_and_certifies_teleports() -> None:
+def test_trace_marks_teleports() -> None:
     X, y = labelled_data(200, 20)
     scaled = X * torch.logspace(0, -2, 20, dtype=torch.float64)
     objective = LinearObjective.logistic(scaled, y, penalty=1e-6)
@@ -130,9 +129,6 @@ def test_trace_marks_and_certifies_teleports() -> None:
     assert result.success
     kinds = [row.kind for row in result.trace]
     assert kinds.count("teleport") == result.teleports > 0
-    certified = [row.certificate for row in result.trace if row.certificate is not None]
-    assert len(certified) == result.teleports
-    assert all(certificate.alignment > 0.5 for certificate in certified)
 
 
 def test_minimize_is_gradient_descent_from_teleported_points() -> None:

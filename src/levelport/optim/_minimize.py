@@ -27,7 +27,7 @@ from levelport.optim.probes import Probes
 from levelport.optim.result import MinimizeResult, MinimizeRow, MinimizeStatus, RowKind, Start
 from levelport.optim.schedules import History, Never, Schedule
 from levelport.optim.step_rule import StepRule, newton_size
-from levelport.solvers import Certificate, Solver, solver_named
+from levelport.solvers import Solver, solver_named
 from levelport.vectors import all_finite
 
 METHODS: dict[str, StepRule] = {"auto": LBFGS(), "armijo": Armijo(), "lbfgs": LBFGS(), "newton-cg": Newton()}
@@ -223,11 +223,10 @@ def _descend(run: _Run, rule: StepRule, policy: TeleportPolicy[tuple[Point, Any]
             run.point, state = policy.monitor.undo()
             run.record("undone")
             continue
-        before, newton = run.point, None
-        averaged = Certificate.averaged(before, step.point) if run.trace[-1].kind == "teleport" else None
+        newton = None
         run.point, state = step.point, step.state
         run.iteration += 1
-        run.record("step", step=step.size, certificate=averaged)
+        run.record("step", step=step.size)
 
 
 def _teleport(run: _Run, policy: TeleportPolicy[tuple[Point, Any]], limit: StabilityLimit, state: Any) -> Taken | None:
@@ -251,9 +250,8 @@ def _teleport(run: _Run, policy: TeleportPolicy[tuple[Point, Any]], limit: Stabi
     run.point = taken.move.point
     run.record("teleport")
     if policy.first_step:
-        averaged = Certificate.averaged(taken.move.point, taken.point)
         run.point = taken.point
-        run.record("first step", step=taken.size, certificate=averaged)
+        run.record("first step", step=taken.size)
     return taken
 
 
@@ -323,7 +321,7 @@ class _Run:
         last = self.trace[-1]
         return self.max_cost - last.cost - _STEP_COST, self.max_seconds - last.seconds
 
-    def record(self, kind: RowKind, *, step: float = math.nan, certificate: Certificate | None = None) -> None:
+    def record(self, kind: RowKind, *, step: float = math.nan) -> None:
         value, gradient_norm, cost = self.point.value, self.point.gradient_norm, self.cost  # in this order
         row = MinimizeRow(
             iteration=self.iteration,
@@ -333,7 +331,6 @@ class _Run:
             kind=kind,
             step=step,
             seconds=cost.seconds,
-            certificate=certificate,
         )
         self.trace.append(row)
         if self.callback is not None and self.callback(row, self.users(self.point)):

@@ -11,7 +11,6 @@ from typing_extensions import TypeVar  # torch depends on it; defaults of type v
 
 from levelport.objective import Cost
 from levelport.objectives.structure import Variables
-from levelport.solvers import Certificate
 from levelport.solvers.result import SciPyNames
 
 if TYPE_CHECKING:
@@ -59,8 +58,6 @@ class MinimizeRow:
             have paid, or the way back from a move after which f rose ("undone").
         step: size of the step that led to it; NaN elsewhere.
         seconds: since the start.
-        certificate: of the teleported point that a gradient step left to get here: its KKT conditions with the Hessian
-            averaged along that step, known afterwards and free of charge. None elsewhere.
     """
 
     iteration: int
@@ -70,7 +67,6 @@ class MinimizeRow:
     kind: RowKind
     step: float
     seconds: float
-    certificate: Certificate | None = None
 
     @property
     def teleported(self) -> bool:

@@ -134,11 +134,6 @@ class Move:
     state: State = field(default_factory=dict)
     model: KrylovModel | None = None
 
-    @property
-    def moved(self) -> bool:
-        """True if there is a point to move to: a teleport, or a lower point in place of one."""
-        return self.lower is not None or self.result.moved
-
 
 def move_from(
     start: Point,
@@ -183,7 +178,6 @@ def move_from(
             outcome = replace(outcome, status=_known_by(certificate, outcome, problem))
         else:
             certificate = outcome.certificate
-        known = start.product_sizes is not None
     result = TeleportResult(
         x=point.x,
         status=outcome.status,
@@ -194,7 +188,6 @@ def move_from(
         certificate=certificate,
         cost=replace(objective.cost - before, seconds=time.perf_counter() - began),
         detail=outcome.detail,
-        curvature_start=Certificate.at(start).curvature if known else math.nan,
         moved=point is not start,
         trace=tuple(monitor.trace),
     )

@@ -7,16 +7,15 @@ decrease that it predicts and (θ, v) its top Ritz pair, ⟨v, s⟩ ≤ 0,
 
     w⁺ = w + s + a v,      a = 0.8 √(2 δ/θ),
 
-climbs along the steepest direction of the model, most of the way back to the level. Three things cost nothing extra:
+climbs along the steepest direction of the model, most of the way back to the level. Two things cost nothing extra:
 
 * *Does it pay?* In a convex model the largest gradient on the level is √(2 θ δ), and its square over ‖g‖² is the
   decrease of a Newton step over that of the best gradient step. Below √2 ‖g‖ the climb is left out and w + s offered
   as an ordinary, lower point: ``NOT_WORTHWHILE``.
 * *The step size*: λ = ⟨∇f(w⁺), v⟩/a is the secant curvature along the climb, and 1/λ the step back down, at most
   twice as long as the move itself.
-* *The certificate*: that step, from w⁺ to w⁺ - η ∇f(w⁺), ends at a gradient which is needed anyway, and the two
-  gradients give H̄ ∇f(w⁺), H̄ the Hessian averaged along the step: :meth:`Certificate.averaged`.
-  :func:`levelport.teleport`, which takes no step, spends a product on the ordinary certificate instead.
+
+The certificate of :func:`levelport.teleport` takes a product; optimizers do without it.
 
 On a quadratic, teleport and step together land where the step s and then a gradient step 1/θ land. So a teleport buys
 what a truncated Newton step buys, and the climb costs one gradient.

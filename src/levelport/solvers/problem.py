@@ -79,24 +79,6 @@ class Certificate:
         """Return the certificate of a point without a finite, nonzero gradient."""
         return cls(math.nan, math.nan, math.nan)
 
-    @classmethod
-    def averaged(cls, before: Point, after: Point) -> Certificate | None:
-        """Certify ``before`` by a gradient step from it to ``after``, both evaluated: free of charge.
-
-        ∇f(before) - ∇f(after) = η H̄ ∇f(before), H̄ the Hessian averaged along the step: exact for a quadratic, and as
-        far from the certificate at ``before`` as the Hessian changes along the step. None if the step was no
-        gradient step.
-        """
-        step, normal = before.x - after.x, before.normal
-        image = before.gradient - after.gradient
-        along = torch.dot(normal, image)
-        lengths_of = [step, image - along * normal, image]
-        advance, curvature, length, residual, size = read([torch.dot(step, normal), along], lengths_of)
-        if not (length > 0.0 and advance > 0.999 * length and math.isfinite(size)):
-            return None
-        alignment, misalignment = (curvature / size, residual / size) if size > 0.0 else (1.0, 0.0)
-        return cls(curvature / length, residual / length / before.gradient_norm, alignment, misalignment)
-
     def __str__(self) -> str:
         known = f"λ {self.curvature:.4g}"
         if math.isnan(self.alignment):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic
@@ -100,7 +99,6 @@ class TeleportResult(SciPyNames, Generic[X]):
         value, value_start: f at ``x`` and at the start.
         gradient_norm, gradient_norm_start: ‖∇f‖ at both.
         kkt_residual, alignment, curvature: see :class:`Certificate`.
-        curvature_start: λ at the start; NaN where its product was never asked for.
         cost: evaluations and seconds of this teleport.
         trace: a row per iteration.
         moved: whether ``x`` is another point than the start.
@@ -117,7 +115,6 @@ class TeleportResult(SciPyNames, Generic[X]):
     certificate: Certificate
     cost: Cost
     detail: str
-    curvature_start: float
     trace: tuple[TraceRow, ...] = field(repr=False)
     moved: bool
 
@@ -153,23 +150,6 @@ class TeleportResult(SciPyNames, Generic[X]):
         return self.gradient_norm / self.gradient_norm_start if self.gradient_norm_start > 0.0 else 1.0
 
     @property
-    def predicted_decrease(self) -> float:
-        """‖g‖⁴/(2 ⟨g, H g⟩) = ‖g‖²/(2λ): what the best gradient step gains by the second-order model at ``x``.
-
-        Infinite where λ ≤ 0: there the model has no best step.
-        """
-        return _best_step(self.gradient_norm, self.curvature)
-
-    @property
-    def predicted_gain(self) -> float:
-        """:attr:`predicted_decrease` relative to the start's: free of units, and a better prediction of the next step
-        than :attr:`gain`, because a longer gradient is worth little where the curvature along it has grown as much.
-
-        NaN where the model has no best step at the start."""
-        before = _best_step(self.gradient_norm_start, self.curvature_start)
-        return self.predicted_decrease / before if 0.0 < before < math.inf else math.nan
-
-    @property
     def kkt_residual(self) -> float:
         """‖P H g‖ / ‖g‖²."""
         return self.certificate.kkt_residual
@@ -188,10 +168,3 @@ class TeleportResult(SciPyNames, Generic[X]):
     def nit(self) -> int:
         """Iterations of the solver."""
         return len(self.trace)
-
-
-def _best_step(size: float, curvature: float) -> float:
-    """max over η of η ‖g‖² - ½ η² ⟨g, H g⟩."""
-    if math.isnan(curvature):
-        return math.nan
-    return 0.5 * size * (size / curvature) if curvature > 0.0 else math.inf

@@ -31,9 +31,9 @@ class Bounds:
 
     def __init__(self, lower: Tensor, upper: Tensor) -> None:
         self.lower, self.upper = lower, upper
-        self._two = torch.isfinite(lower) & torch.isfinite(upper)
-        self._low = torch.isfinite(lower) & ~self._two
-        self._high = torch.isfinite(upper) & ~self._two
+        low, high = torch.isfinite(lower), torch.isfinite(upper)
+        self._two, self._one = low & high, low ^ high
+        self._edge, self._sign = torch.where(low, lower, upper), torch.where(low, 1.0, -1.0).to(lower.dtype)  # of one
         self._scale = torch.ones_like(lower)
 
     @classmethod
@@ -62,38 +62,34 @@ class Bounds:
     def at_bound(self, x: Tensor, tol: Tensor | float = 0.0) -> Tensor:
         """Return a mask of the entries on a bound, to a millionth of the scale or to ``tol``."""
         near = 1e-6 * torch.where(self._two, 0.5 * (self.upper - self.lower), self._scale) + tol
-        return (self._two | self._low | self._high) & ((x - self.lower <= near) | (self.upper - x <= near))
+        return (self._two | self._one) & ((x - self.lower <= near) | (self.upper - x <= near))
 
     def set_scale(self, x: Tensor, gradient: Tensor, rise: float) -> None:
         """The scale s of one-sided bounds, from the minimizer."""
-        distance = torch.where(self._low, x - self.lower, self.upper - x)
+        distance = self._sign * (x - self._edge)
         first_order = torch.nan_to_num(rise / gradient.abs(), posinf=1.0)
         scale = torch.where(distance > 1e-3 * first_order, distance, first_order)
-        self._scale = torch.where(self._low | self._high, scale, self._scale)
+        self._scale = torch.where(self._one, scale, self._scale)
 
     def inner(self, x: Tensor) -> Tensor:
         """u of x."""
         half, mid = 0.5 * (self.upper - self.lower), 0.5 * (self.upper + self.lower)
         u = torch.where(self._two, torch.asin(((x - mid) / half).clamp(-1.0, 1.0)), x)
-        for side, distance in ((self._low, x - self.lower), (self._high, self.upper - x)):
-            ratio = distance / self._scale
-            u = torch.where(side, (ratio * (ratio + 2.0)).clamp_min(0.0).sqrt(), u)
-        return u
+        ratio = self._sign * (x - self._edge) / self._scale
+        return torch.where(self._one, (ratio * (ratio + 2.0)).clamp_min(0.0).sqrt(), u)
 
     def outer(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """x, x' and x'' at u."""
         half, mid = 0.5 * (self.upper - self.lower), 0.5 * (self.upper + self.lower)
         root = (u * u + 1.0).sqrt()
-        grown = self._scale * (u * u / (root + 1.0))
-        first, second = self._scale * u / root, self._scale / root**3
-        x = torch.where(self._two, mid + half * torch.sin(u), u)
-        x = torch.where(self._low, self.lower + grown, torch.where(self._high, self.upper - grown, x))
-        x = torch.minimum(torch.maximum(x, self.lower), self.upper)
-        sign = torch.where(self._low, 1.0, -1.0).to(u.dtype)
-        one_sided = self._low | self._high
-        d1 = torch.where(self._two, half * torch.cos(u), torch.where(one_sided, sign * first, torch.ones_like(u)))
-        d2 = torch.where(self._two, -half * torch.sin(u), torch.where(one_sided, sign * second, torch.zeros_like(u)))
-        return x, d1, d2
+        scale = self._sign * self._scale
+        x = torch.where(self._one, self._edge + scale * (u * u / (root + 1.0)), u)
+        x = torch.where(self._two, mid + half * torch.sin(u), x)
+        first = torch.where(self._one, scale * u / root, torch.ones_like(u))
+        first = torch.where(self._two, half * torch.cos(u), first)
+        second = torch.where(self._one, scale / root**3, torch.zeros_like(u))
+        second = torch.where(self._two, -half * torch.sin(u), second)
+        return torch.minimum(torch.maximum(x, self.lower), self.upper), first, second
 
 
 _FORM = (

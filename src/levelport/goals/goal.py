@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -83,7 +84,6 @@ class Reading:
     def __init__(self, point: Point, aim: Aim) -> None:
         self.point = point
         self._aim = aim
-        self._gradient: Tensor | None = None
 
     @property
     def sign(self) -> float:
@@ -100,14 +100,11 @@ class Reading:
         """True if h and its gradient are numbers."""
         return math.isfinite(self.point.value) if self._aim.constant is not None else self.point.finite
 
-    @property
+    @cached_property
     def gradient(self) -> Tensor:
         """sign·∇h in z."""
-        if self._aim.constant is not None:
-            return self._aim.constant
-        if self._gradient is None:
-            self._gradient = self._aim.sign * self._aim.chart.pull(self.point.gradient)
-        return self._gradient
+        known = self._aim.constant
+        return self._aim.sign * self._aim.chart.pull(self.point.gradient) if known is None else known
 
 
 class Norm:

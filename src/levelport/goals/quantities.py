@@ -32,26 +32,18 @@ class Quantities(Generic[X]):
         self, x: X, quantity: Quantity, names: Sequence[str] | None = None, *, called: str = "quantity"
     ) -> None:
         self._structure = Structure(x)
-        self._shape: torch.Size | None = None
         flat = self._structure.flatten(x)
-        if quantity is None:
-            self.names = _entries(x)
-            self.goals: list[Objective] = [LinearGoal.entry(index, flat) for index in range(flat.numel())]
-        elif not callable(quantity):
-            _check_positions(quantity)
-            self._shape = torch.Size([len(quantity)])
-            entries = _entries(x)
-            for index in quantity:
-                checks.whole(f"every position in {called}", index)
-                if index >= flat.numel():
-                    raise ValueError(f"{called} asks for entry {index}, but x has entries 0 to {flat.numel() - 1}.")
-            self.names = [entries[index] for index in quantity]
-            self.goals = [LinearGoal.entry(index, flat) for index in quantity]
-        else:
-            self._shape = _evaluated(quantity, self._structure, flat).shape
+        if callable(quantity):
+            self._shape: torch.Size | None = _evaluated(quantity, self._structure, flat).shape
             count = self._shape.numel()
             self.names = ["q"] if not self._shape else [f"q[{index}]" for index in range(count)]
-            self.goals = [_component(quantity, index, x) for index in range(count)]
+            self.goals: list[Objective] = [_component(quantity, index, x) for index in range(count)]
+        else:
+            entries = _entries(x)
+            positions = range(len(entries)) if quantity is None else _positions(quantity, len(entries), called)
+            self._shape = None if quantity is None else torch.Size([len(positions)])
+            self.names = [entries[index] for index in positions]
+            self.goals = [LinearGoal.entry(index, flat) for index in positions]
         if names is not None:
             if len(names) != len(self.names) or isinstance(names, str):
                 raise ValueError(f"names must be a list of {len(self.names)} names, one per quantity, not {names!r}.")
@@ -74,11 +66,16 @@ class Quantities(Generic[X]):
         return flat.view(self._shape) if self._shape else values[0]
 
 
-def _check_positions(quantity: object) -> None:
+def _positions(quantity: Any, entries: int, called: str) -> Sequence[int]:
     if not isinstance(quantity, Iterable) or isinstance(quantity, str):
         raise ValueError(
             f"quantity must be a function of x, or a list of positions in x, such as [0, 2], not {quantity!r}."
         )
+    for index in quantity:
+        checks.whole(f"every position in {called}", index)
+        if index >= entries:
+            raise ValueError(f"{called} asks for entry {index}, but x has entries 0 to {entries - 1}.")
+    return list(quantity)
 
 
 def _evaluated(quantity: Callable[[Any], Tensor], structure: Structure[X], flat: Tensor) -> Tensor:

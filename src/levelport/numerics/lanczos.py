@@ -32,7 +32,6 @@ class Lanczos:
         self._basis[0] = start
         self._diagonal: list[float] = []
         self._off_diagonal: list[float] = []
-        self._next_norm = math.inf
         self._remainder = start  # of the last product, outside the space
         self.ritz_values = torch.empty(0, dtype=torch.float64)
         self._ritz_basis = torch.empty(0, 0, dtype=torch.float64)
@@ -53,7 +52,7 @@ class Lanczos:
         if self.size == 0:
             return False
         scale = max(abs(a) for a in self._diagonal)
-        return self._next_norm <= 1e2 * torch.finfo(self._basis.dtype).eps * scale
+        return self._off_diagonal[-1] <= 1e2 * torch.finfo(self._basis.dtype).eps * scale
 
     def extend(self) -> bool:
         """Add one basis vector by one product; False if it was not finite."""
@@ -68,7 +67,6 @@ class Lanczos:
             return False
         self._diagonal.append(diagonal)
         self._off_diagonal.append(length)
-        self._next_norm = length
         self._remainder = image
         if not self.exhausted:
             self._basis[m + 1] = image / length
@@ -134,7 +132,7 @@ class KrylovModel(Lanczos):
 
     def residual(self, coordinates: Tensor) -> float:
         """‖(H + σ) s + g‖ at a minimizer s of the model, from :meth:`descent`: all of it lies outside the space."""
-        return self._next_norm * abs(float(self._ritz_basis[-1] @ coordinates))
+        return self._off_diagonal[-1] * abs(float(self._ritz_basis[-1] @ coordinates))
 
     def convex(self) -> bool:
         """Return True if all Ritz values are safely positive."""

@@ -14,6 +14,7 @@ penalized like every other weight.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -170,14 +171,14 @@ class _LinearPoint(Point):
     def __init__(self, x: Tensor, objective: LinearObjective) -> None:
         super().__init__(x, objective.ledger)
         self._objective = objective
-        self._z: Tensor | None = None
-        self._curvature_weights: Tensor | None = None
 
-    @property
+    @cached_property
     def _predictions(self) -> Tensor:
-        if self._z is None:
-            self._z = self._objective.predict(self.x, self._objective.X)
-        return self._z
+        return self._objective.predict(self.x, self._objective.X)
+
+    @cached_property
+    def _curvature(self) -> Tensor:
+        return self._objective.loss.curvature(self._predictions)
 
     def _evaluate_value(self) -> Tensor:
         o = self._objective
@@ -196,9 +197,7 @@ class _LinearPoint(Point):
 
     def _evaluate_hvp(self, v: Tensor) -> Tensor:
         o = self._objective
-        if self._curvature_weights is None:
-            self._curvature_weights = o.loss.curvature(self._predictions)
-        return self._back(o.loss.apply(self._curvature_weights, o.predict(v, o.X)), v)
+        return self._back(o.loss.apply(self._curvature, o.predict(v, o.X)), v)
 
 
 def _matching(X: Tensor, y: Tensor, dtype: torch.dtype) -> Tensor:

@@ -13,6 +13,7 @@ four and five digits.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -113,30 +114,28 @@ class _NumpyPoint(Point):
         super().__init__(x, objective.ledger)
         self.shares_forward = objective.jac is True or callable(objective.jac)
         self._objective = objective
-        self._together: tuple[float, Tensor] | None = None
 
     @property
     def _array(self) -> Any:
         """x as a copy of its own for every call: a callable that writes to its argument cannot move the point."""
         return self.x.detach().numpy().copy()
 
-    def _evaluate_together(self) -> tuple[float, Tensor]:
-        if self._together is None:
-            both = self._objective.fun(self._array, *self._objective.args)
-            if not isinstance(both, tuple | list) or len(both) != 2:
-                raise ObjectiveError("fun must return value and gradient, (f, g), where jac=True; or pass jac itself.")
-            self._together = _scalar(both[0]), self._vector(both[1], "jac")
-        return self._together
+    @cached_property
+    def _together(self) -> tuple[float, Tensor]:
+        both = self._objective.fun(self._array, *self._objective.args)
+        if not isinstance(both, tuple | list) or len(both) != 2:
+            raise ObjectiveError("fun must return value and gradient, (f, g), where jac=True; or pass jac itself.")
+        return _scalar(both[0]), self._vector(both[1], "jac")
 
     def _evaluate_value(self) -> float:
         if self._objective.jac is True:
-            return self._evaluate_together()[0]
+            return self._together[0]
         return _scalar(self._objective.fun(self._array, *self._objective.args))
 
     def _evaluate_gradient(self) -> tuple[float | Tensor, Tensor]:
         jac = self._objective.jac
         if jac is True:
-            return self._evaluate_together()
+            return self._together
         if not callable(jac):
             self._ledger.gradients -= 1  # the values that it is made of are counted instead
             return self.value, self._differences_of_values(central=jac == "3-point")

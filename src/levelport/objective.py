@@ -346,7 +346,7 @@ class WrappedPoint(Point):
 
 
 class SumPoint(Point):
-    """A point of Σ_b weight_b f_b(x) + penalty ‖x‖², evaluated part by part: no graph outlives its part.
+    """A point of Σ_b weight_b f_b(x), evaluated part by part: no graph outlives its part.
 
     ``parts(curvature)`` yields the weights and points of the parts. Their ledgers are their own: together they make up
     one evaluation of f.
@@ -354,31 +354,22 @@ class SumPoint(Point):
 
     shares_forward = False
 
-    def __init__(
-        self,
-        x: Tensor,
-        ledger: Ledger,
-        parts: Callable[[bool], Iterator[tuple[float, Point]]],
-        penalty: float = 0.0,
-    ) -> None:
+    def __init__(self, x: Tensor, ledger: Ledger, parts: Callable[[bool], Iterator[tuple[float, Point]]]) -> None:
         super().__init__(x, ledger)
         self._parts = parts
-        self._penalty = penalty
 
     def _evaluate_value(self) -> float:
-        total = sum(weight * part.value for weight, part in self._parts(False))
-        return total + self._penalty * float(torch.dot(self.x, self.x))
+        return sum(weight * part.value for weight, part in self._parts(False))
 
     def _evaluate_gradient(self) -> tuple[float, Tensor]:
-        value = self._penalty * float(torch.dot(self.x, self.x))
-        gradient = 2.0 * self._penalty * self.x
+        value, gradient = 0.0, torch.zeros_like(self.x)
         for weight, part in self._parts(False):
             gradient.add_(part.gradient, alpha=weight)
             value += weight * part.value
         return value, gradient
 
     def _evaluate_hvp(self, v: Tensor) -> Tensor:
-        product = 2.0 * self._penalty * v
+        product = torch.zeros_like(v)
         for weight, part in self._parts(True):
             product.add_(part.hvp(v), alpha=weight)
         return product

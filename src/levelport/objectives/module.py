@@ -98,8 +98,8 @@ class ModuleObjective(Objective):
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         if self.chunk_size == len(self.inputs):
-            return self._chunk_point(x, self.ledger, self.inputs, self.targets, curvature, self.penalty)
-        return SumPoint(x, self.ledger, partial(self._chunks, x), self.penalty)
+            return self._chunk_point(x, self.ledger, self.inputs, self.targets, curvature)
+        return SumPoint(x, self.ledger, partial(self._chunks, x))
 
     def predict(self, x: Tensor, inputs: Tensor) -> Tensor:
         """The module's output at parameters ``x``, without a graph."""
@@ -112,21 +112,19 @@ class ModuleObjective(Objective):
         output: Tensor = torch.func.functional_call(self.module, (substitute, buffers), (inputs,))
         return output
 
-    def _chunk_point(
-        self, x: Tensor, ledger: Ledger, inputs: Tensor, targets: Tensor, curvature: bool, penalty: float
-    ) -> GraphPoint:
+    def _chunk_point(self, x: Tensor, ledger: Ledger, inputs: Tensor, targets: Tensor, curvature: bool) -> GraphPoint:
         def forward(x: Tensor) -> tuple[Tensor, list[Tensor]]:
             leaves = [leaf.requires_grad_() for leaf in self.structure.leaves(x)]
             return as_scalar_loss(self.loss(self._call(leaves, inputs), targets)), leaves
 
-        return _WholePoint(self, x, ledger, forward, curvature=curvature, penalty=penalty)
+        return _WholePoint(self, x, ledger, forward, curvature=curvature)
 
     def _chunks(self, x: Tensor, curvature: bool) -> Iterator[tuple[float, GraphPoint]]:
         for start in range(0, len(self.inputs), self.chunk_size):
             inputs = self.inputs[start : start + self.chunk_size]
             targets = self.targets[start : start + self.chunk_size]
             weight = len(inputs) / len(self.inputs)
-            yield weight, self._chunk_point(x, Ledger(), inputs, targets, curvature, 0.0)
+            yield weight, self._chunk_point(x, Ledger(), inputs, targets, curvature)
 
 
 class _WholePoint(GraphPoint):
@@ -140,9 +138,9 @@ class _WholePoint(GraphPoint):
         forward: Callable[[Tensor], tuple[Tensor, list[Tensor]]],
         *,
         curvature: bool,
-        penalty: float,
     ) -> None:
-        super().__init__(x, ledger, forward, objective._derivative_check, curvature=curvature, penalty=penalty)
+        check, penalty = objective._derivative_check, objective.penalty
+        super().__init__(x, ledger, forward, check, curvature=curvature, penalty=penalty)
         self._module = objective.module
 
     @contextmanager

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.backends import cuda
 from torch.nn.modules import module as calls
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
@@ -162,15 +162,30 @@ def twice_differentiable(device: torch.device) -> Iterator[None]:
         yield
 
 
-_kernels = ExitStack()
+_KERNELS: list[tuple[Callable[[], bool], Callable[[bool], None], bool]] = [
+    (cuda.flash_sdp_enabled, cuda.enable_flash_sdp, False),
+    (cuda.mem_efficient_sdp_enabled, cuda.enable_mem_efficient_sdp, False),
+    (cuda.math_sdp_enabled, cuda.enable_math_sdp, True),
+]
+if hasattr(cuda, "enable_cudnn_sdp"):
+    _KERNELS.append((cuda.cudnn_sdp_enabled, cuda.enable_cudnn_sdp, False))
+_enabled_before: list[bool] = []
 
 
 def _begin_plain_attention() -> None:
-    _kernels.close()  # an interrupt may have come between
-    _kernels.enter_context(sdpa_kernel(SDPBackend.MATH))
+    if not _enabled_before:
+        _enabled_before[:] = [enabled() for enabled, _, _ in _KERNELS]
+    for _, enable, wanted in _KERNELS:
+        enable(wanted)
 
 
-_plain_attention = _Shared(_begin_plain_attention, _kernels.close)
+def _end_plain_attention() -> None:
+    for (_, enable, _), before in zip(_KERNELS, _enabled_before, strict=False):
+        enable(before)
+    _enabled_before.clear()
+
+
+_plain_attention = _Shared(_begin_plain_attention, _end_plain_attention)
 """Attention as products and softmax, on every device."""
 
 

@@ -153,6 +153,21 @@ def test_lmfit_minimizer_with_limits() -> None:
     assert result.ends[0][0].status is EndStatus.AT_BOUND
 
 
+def test_scipy_bounds_of_either_kind() -> None:
+    optimize = pytest.importorskip("scipy.optimize")
+    from levelport.integrations.scipy import interval
+
+    def square(w: Any) -> float:
+        return float((w[0] - 0.25) ** 2 + (w[1] - 3.0) ** 2)
+
+    fit = optimize.minimize(square, np.zeros(2))
+    for bounds in ([(0, 9), (0, 9)], [(0, None), (None, None)], optimize.Bounds([0, -np.inf], np.inf)):
+        result = interval(fit, square, rise=1.0, bounds=bounds)
+        assert result.ends[0][0].status is EndStatus.AT_BOUND
+        assert result.lower.tolist() == pytest.approx([0.0, 2.0], abs=5e-3)
+        assert result.upper.tolist() == pytest.approx([1.25, 4.0], abs=5e-3)
+
+
 @pytest.mark.parametrize("derivatives", [True, False])
 def test_scipy_result(derivatives: bool) -> None:
     optimize = pytest.importorskip("scipy.optimize")

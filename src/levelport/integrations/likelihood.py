@@ -49,13 +49,10 @@ class Likelihood:
     ) -> None:
         self.x = np.array(x, dtype=np.float64)
         self._fun, self._jac = fun, jac
-        self._lower, self._upper = np.tile([-math.inf, math.inf], (self.x.size, 1)).T if limits is None else limits.T
+        free = np.tile([-math.inf, math.inf], (self.x.size, 1))
+        self._lower, self._upper = np.asarray(free if limits is None else limits, dtype=np.float64).T
         self._product = None if hess is None else products(lambda x: np.asarray(hess(x), dtype=np.float64))
         self.lengths = np.ones_like(self.x) if jac is not None and hess is not None else self._find_lengths(rise)
-
-    def objective(self) -> NumpyObjective:
-        """f for :func:`levelport.interval`."""
-        return NumpyObjective(self.value, self.gradient, self.product, self.x.size)
 
     def interval(
         self, quantity: Any, known: Sequence[str], names: Sequence[str] | None, **options: Any
@@ -70,7 +67,8 @@ class Likelihood:
         sides = self._lower, self._upper
         if np.isfinite(sides).any():
             options["bounds"] = [torch.from_numpy(side.copy()) for side in sides]
-        return interval(self.objective(), torch.from_numpy(self.x.copy()), quantity, names=names, **options)
+        objective = NumpyObjective(self.value, self.gradient, self.product, self.x.size)
+        return interval(objective, torch.from_numpy(self.x.copy()), quantity, names=names, **options)
 
     def value(self, x: Array) -> float:
         """f(x)."""

@@ -183,19 +183,18 @@ def interval(
         kind = type(result).__name__
         raise ValueError(f"result must be what scipy.optimize.minimize returned, not a {kind}: interval(result, fun).")
     x = np.array(result.x, dtype=np.float64).reshape(-1)
-    if bounds is None:
-        pairs = [(None, None)] * x.size
-    elif hasattr(bounds, "lb"):
-        pairs = list(zip(np.broadcast_to(bounds.lb, x.shape), np.broadcast_to(bounds.ub, x.shape), strict=True))
-    else:
-        pairs = list(bounds)
+    limits = None
+    if hasattr(bounds, "lb"):
+        limits = np.stack([np.broadcast_to(side, x.shape) for side in (bounds.lb, bounds.ub)], axis=1)
+    elif bounds is not None:
+        limits = np.array([[-np.inf if low is None else low, np.inf if up is None else up] for low, up in bounds])
     likelihood = Likelihood(
         lambda z: float(np.asarray(fun(z, *args)).item()),
         x,
         rise_of(rise, confidence),
         jac=None if jac is None else lambda z: jac(z, *args),
         hess=None if hess is None else lambda z: hess(z, *args),
-        limits=np.array([[-np.inf if a is None else a, np.inf if b is None else b] for a, b in pairs]),
+        limits=limits,
     )
     known = [f"x[{index}]" for index in range(x.size)]
     return likelihood.interval(quantity, known, names, rise=rise, confidence=confidence, **options)

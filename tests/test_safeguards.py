@@ -158,6 +158,14 @@ def test_generators_are_put_back_after_a_look(fails: bool) -> None:
     assert all(torch.equal(one, other) for one, other in zip(seen, expected, strict=True))
 
 
+def test_generator_of_the_very_accelerator_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that of the accelerator that is current."""
+    asked: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "get_rng_state", asked.append)
+    RandomState.capture(torch.device("cuda", 1))
+    assert asked == [torch.device("cuda", 1)]
+
+
 def line(f: Callable[[Tensor], Tensor]) -> FunctionObjective:
     return FunctionObjective(lambda x: f(x[0]), torch.zeros(1, dtype=torch.float64))
 

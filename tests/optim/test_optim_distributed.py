@@ -215,6 +215,25 @@ def test_dimensions_differ_in_the_last_digit_on_every_rank(monkeypatch: pytest.M
         assert DistributedObjective(local, samples=5).samples == 15
 
 
+def test_messages_are_on_the_device_of_the_objective(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NCCL sends nothing else; here the device without data stands for a GPU."""
+    sent: list[str] = []
+
+    def summed(self: DistributedObjective, tensor: torch.Tensor) -> torch.Tensor:
+        sent.append(tensor.device.type)
+        return torch.ones((), dtype=tensor.dtype)
+
+    apart = DistributedObjective.apart
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(DistributedObjective, "sum", summed)
+    monkeypatch.setattr(DistributedObjective, "broadcast", lambda self, x: x)
+    monkeypatch.setattr(DistributedObjective, "apart", lambda self, here: sent.append(here.device.type))
+    local = FunctionObjective(lambda x: x.sum(), like=torch.zeros(3))
+    local.device = torch.device("meta")
+    apart(DistributedObjective(local, samples=5), torch.zeros(3))
+    assert sent == ["meta"] * 3
+
+
 def test_one_rank_differentiates_as_often_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products differentiate the gradient that is known at their point."""
     monkeypatch.setattr(dist, "is_initialized", lambda: True)

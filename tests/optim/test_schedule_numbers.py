@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from levelport import Batches, FunctionObjective, Krylov, Teleporter
 from levelport.optim.affordable import WhileAffordable
 from levelport.optim.first_step import StabilityLimit, _sizes
-from levelport.optim.polyak import Polyak, polyak_step
+from levelport.optim.polyak import Polyak, PolyakSGD, polyak_step
 from levelport.optim.probes import Probes
 from levelport.optim.schedules import History, Schedule, Trial
 
@@ -117,6 +117,12 @@ def test_polyak_takes_short_bounds() -> None:
     assert Polyak(max_step=0.01).max_step == 0.01
     assert polyak_step(3.0, 1.0, 2.0) == 0.5
     assert polyak_step(0.5, 1.0, 2.0) == 0.0
+
+
+def test_polyak_steps_are_at_most_one_unless_told() -> None:
+    weight = nn.Parameter(torch.tensor([5.0]))
+    PolyakSGD([weight]).step(lambda: weight.sum())
+    assert weight.tolist() == [4.0]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.cases import network_loss, network_start
 from torch import Tensor
@@ -41,6 +41,7 @@ def test_ascent_after_landing_is_measured_against_the_landing() -> None:
 
 
 @given(slope=st.floats(1e-3, 1e3), best=st.floats(1e-3, 1e3), share=st.floats(0.1, 10.0))
+@example(slope=0.5, best=1.0, share=1.45)
 def test_lengths_after_a_trial_are_those_of_a_parabola(slope: float, best: float, share: float) -> None:
     """φ(a) = s a - ½ s a²/b has its top at b. A trial far beyond it, but still above φ(0), is followed by one there."""
     step = share * best

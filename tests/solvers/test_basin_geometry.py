@@ -130,6 +130,15 @@ def test_sampled_points_are_apart_and_at_the_level(count: int) -> None:
     assert norms == sorted(norms, reverse=True)
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_sampled_points_do_not_depend_on_the_unit_of_f(unit: float) -> None:
+    points = []
+    for scale in (1.0, unit):
+        problem, _ = posed(lambda x, scale=scale: scale * skewed(x), (2.0, 0.3, -0.1))  # type: ignore[misc]
+        points.append(torch.stack([p.x for p in basins.sampled(problem, Monitor(problem, None), 1.0, 4)]))
+    torch.testing.assert_close(*points, rtol=1e-6, atol=1e-6)
+
+
 def test_sampled_points_depend_on_their_seed_alone() -> None:
     """Neither on torch's generator and default dtype nor on how often they were drawn; it is left as it was."""
     problem, _ = posed(bowl, (2.0, 0.3, -0.1))

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 from tests.cases import Case, all_cases, network_loss, network_start
+from tests.functions import FUNCTIONS
 
 from levelport import SQP, Auto, Point, Solver, TeleportStatus, teleport
 from levelport.solvers import TraceRow, solver_named
@@ -137,6 +138,26 @@ def test_clock_stops_a_slow_function(name: str, monkeypatch: pytest.MonkeyPatch)
     assert result.status is TeleportStatus.BUDGET_SPENT
     assert 100.0 <= now[0] <= 100.0 + 6 * 5.0
     assert math.isfinite(result.gain)
+
+
+@pytest.mark.parametrize("solver", [Auto(), SQP()], ids=["auto", "sqp"])
+@pytest.mark.parametrize("name", ["booth", "rosenbrock", "beale", "goldstein-price"])
+def test_each_gradient_and_product_is_one_backward_pass(name: str, solver: Solver) -> None:
+    """Products differentiate the gradient that is known at their point, and that is what they are charged for."""
+    f, start = FUNCTIONS[name]
+    passes = 0
+
+    def count(gradient: torch.Tensor) -> None:
+        nonlocal passes
+        passes += 1
+
+    def watched(x: torch.Tensor) -> torch.Tensor:
+        if x.requires_grad:
+            x.register_hook(count)
+        return f(x)
+
+    cost = teleport(watched, torch.tensor(start, dtype=torch.float64), solver).cost
+    assert passes == cost.gradients + cost.hvps > 3
 
 
 def test_trace_is_in_order() -> None:

@@ -220,6 +220,8 @@ def test_krylov_radius_that_underflows_is_answered() -> None:
         (lambda: Armijo(initial=math.inf), "initial"),
         (lambda: Armijo(use_curvature="a"), "use_curvature"),  # type: ignore[arg-type]
         (lambda: SQP(first_rho_after_failure="a"), "first_rho_after_failure"),  # type: ignore[arg-type]
+        (lambda: SQP(gamma_scale=0.0), "gamma_scale"),
+        (lambda: SQP(max_backtracks=0), "max_backtracks"),
         (lambda: Auto(starts=-1), "starts"),
     ],
 )

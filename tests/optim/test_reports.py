@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from levelport.optim import At, Every, Teleported, Teleporter
+from levelport.optim import At, Batches, Every, Teleported, Teleporter
 
 
 def problem() -> tuple[nn.Module, Tensor, Tensor]:
@@ -39,6 +39,24 @@ def test_summary_counts_what_hooks_saw() -> None:
     assert f"made       {kinds.count('teleport')} teleports, {kinds.count('descent')} descents; 0 undone" in text
     assert f"{sum(costs):g} of {teleporter.spent:g} gradient equivalents" in text
     assert "declined" not in text
+
+
+def test_the_mean_of_batches_is_charged_as_all_of_them() -> None:
+    """A callback that chose four batches teleports on four times what a step sees: look and teleport cost as much."""
+    spent = []
+    for pieces in (1, 4):
+        model, x, y = problem()
+        model, x, y = model.double(), x.double(), y.double()
+        pairs = list(zip(x.chunk(pieces), y.chunk(pieces), strict=True))
+        loss = Batches(lambda x, y, model=model: nn.functional.mse_loss(model(x), y), pairs).mean
+        teleporter = Teleporter(torch.optim.SGD(model.parameters(), lr=0.05), At(0))
+        result = teleporter.maybe(loss)
+        assert result is not None
+        assert result.moved
+        assert teleporter.policy.history.unit == pieces
+        assert teleporter.policy.cost == pieces * result.cost.gradient_equivalents
+        spent.append(teleporter.spent - 1.0)  # the step
+    assert spent[1] == pytest.approx(4.0 * spent[0])
 
 
 def test_undone_moves_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -93,7 +93,9 @@ class WhileAffordable(Schedule):
                 return False
             later = earlier
         account = self._account(history)
-        if _too_early(step, history, account.wait) or self._delay(account, history) > self.share:
+        if history.trials and step - history.trials[-1].index < account.wait:
+            return False
+        if self._delay(account, history) > self.share:
             return False
         return self._at_stake(account, history) <= self.rise
 
@@ -162,8 +164,3 @@ def largest_cost(vectors: int, history: History) -> float:
 def predicted_cost(vectors: int, history: History) -> float:
     """Of a trial with so many Krylov vectors: the products, two evaluations of the move, a check."""
     return history.unit * (history.product_cost * vectors + 2.5)
-
-
-def _too_early(step: int, history: History, wait: int) -> bool:
-    last = history.last_teleport
-    return last is not None and step - last < wait

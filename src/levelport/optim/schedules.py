@@ -96,11 +96,6 @@ class History:
         return max(now if now > 0.0 else self.values[0] - now, 1e-300)
 
     @property
-    def last_teleport(self) -> int | None:
-        """The tick of the last teleport."""
-        return self.trials[-1].index if self.trials else None
-
-    @property
     def plain(self) -> int:
         """The place of the first tick since the last teleport: from there on there were plain steps only."""
         return bisect_right(self.steps, self.trials[-1].index) if self.trials else 0

@@ -172,7 +172,8 @@ class Teleporter:
         value = None
         if self.needs_loss or (self.iteration == 0 and self.coming is not None and self.parameters()):
             value = StepLoss(loss, self.parameters(), advice=MAYBE_FORM).value()
-            self.spent += 0.5
+            self.spent += 0.5 * _unit(loss)
+        self.policy.history.unit = _unit(loss if self.teleport_on is None else self.teleport_on)
         self.spent += 1.0  # what a plain step costs
         return self.teleport_if_due(loss, value)
 
@@ -233,7 +234,7 @@ class Teleporter:
         if not monitor.rises(value):
             return False
         if loss is not None:
-            self.spent += 0.5
+            self.spent += 0.5 * _unit(loss)
             if not monitor.blames_move(back.value_of(loss), value):
                 monitor.end()
                 return False
@@ -382,5 +383,6 @@ class Teleporter:
 
 
 def _unit(loss: Loss | Batches | None) -> float:
-    """The cost of a gradient of ``loss``, in gradients of steps."""
-    return float(len(loss.batches)) if isinstance(loss, Batches) else 1.0
+    """The cost of a gradient of ``loss``, in gradients of steps: the batches of Batches, and of their mean."""
+    batches = getattr(loss, "__self__", loss)
+    return float(len(batches.batches)) if isinstance(batches, Batches) else 1.0

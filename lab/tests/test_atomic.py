@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from levelport_lab.problems import atomic
+from levelport_lab import atomic
 
 
 def test_windows_processes_get_no_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

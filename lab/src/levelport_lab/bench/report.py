@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from levelport_lab.problems.atomic import write_text
+from levelport_lab.atomic import write_text
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from levelport.checks import unknown_name
+from levelport_lab.atomic import write_text
 from levelport_lab.bench import (
     cost_table,
     equal_cost,
@@ -32,7 +33,6 @@ from levelport_lab.choices import Tier
 from levelport_lab.engine.spec import RunSpec
 from levelport_lab.engine.store import Store
 from levelport_lab.pictures import save, small_print
-from levelport_lab.problems.atomic import write_text
 from levelport_lab.problems.registry import REGULARIZATION
 
 CONVEX_BUDGET, NETWORK_BUDGET = 5000.0, 1000.0

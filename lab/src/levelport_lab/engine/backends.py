@@ -22,10 +22,10 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any, get_args
 
 import joblib
-import torch
 from threadpoolctl import threadpool_limits
 
 from levelport_lab.choices import BackendName
@@ -41,7 +41,7 @@ LOOK_FOR_PARENT = 1.0
 
 
 _PATIENCE = 60  # seconds until a cluster has its first worker
-_MOST_JOBS_PER_CORE = 16  # each is a Python process with torch: some 300 MB
+_MOST_JOBS_PER_CORE = 16  # each is a Python process, with torch some 300 MB
 
 
 class WorkerLostError(ChildProcessError):
@@ -188,7 +188,8 @@ def execute(spec: RunSpec, parent: int | None = None) -> Done:
     """
     if parent is not None:
         _leave_with(parent)
-    torch.set_num_threads(1)
+    if "torch" in sys.modules:  # the specification came with it; workers that import it later get OMP_NUM_THREADS=1
+        sys.modules["torch"].set_num_threads(1)
     _keep_memory()
     began = time.perf_counter()
     with threadpool_limits(limits=1):
@@ -237,6 +238,6 @@ def environment() -> dict[str, str]:
         "machine": platform.machine(),
         "system": platform.system(),
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": metadata.version("torch"),
         "levelport": levelport.__version__,
     }

@@ -1,6 +1,6 @@
 """Results on disk: one parquet shard per task, written so that no moment is a bad one to pull the plug.
 
-* A shard is there in full or not at all (:mod:`levelport_lab.problems.atomic`).
+* A shard is there in full or not at all (:mod:`levelport_lab.atomic`).
 * Its name is the key of the specification. Two processes that compute the same task write the same name: the second
   rename replaces the first, and nothing is counted twice. Files under other names are not read.
 * A shard carries, in its metadata, the SHA-256 of all its other bytes, which is compared before anything else looks at
@@ -29,8 +29,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from levelport_lab.atomic import remove_leftovers, replacing
 from levelport_lab.engine.spec import Run, RunSpec, RunStatus, canonical_text, key_of
-from levelport_lab.problems.atomic import remove_leftovers, replacing
 
 SCHEMA = pa.schema(
     [

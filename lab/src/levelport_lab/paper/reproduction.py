@@ -17,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 
+from levelport_lab.atomic import remove_leftovers, write_text
 from levelport_lab.choices import Protocol, Reference, Tier
 from levelport_lab.claims import Claim
 from levelport_lab.engine.backends import Backend
@@ -26,7 +27,6 @@ from levelport_lab.engine.spec import RunSpec, RunStatus
 from levelport_lab.engine.store import Found, Store
 from levelport_lab.paper.study import Results, Setup, Study
 from levelport_lab.pictures import save, small_print
-from levelport_lab.problems.atomic import remove_leftovers, write_text
 from levelport_lab.problems.catalogue import UCI
 from levelport_lab.problems.storage import DataError, State, locate
 

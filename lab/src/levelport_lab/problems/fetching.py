@@ -20,8 +20,8 @@ import numpy as np
 from rich.progress import wrap_file
 
 from levelport.checks import unknown_name
+from levelport_lab.atomic import replacing
 from levelport_lab.problems import catalogue
-from levelport_lab.problems.atomic import replacing
 from levelport_lab.problems.catalogue import MNIST, UCI, UciSet, content_digest
 from levelport_lab.problems.storage import (
     Arrays,

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from levelport_lab.atomic import write_text
 from levelport_lab.engine.runner import in_words
 from levelport_lab.paper.registry import STUDIES
 from levelport_lab.paper.teleports import SOLVER_TITLES
-from levelport_lab.problems.atomic import write_text
 from levelport_lab.report.sections import Section, Table, find_sections
 
 

@@ -51,6 +51,13 @@ def test_distance_goes_by_the_keys_of_x() -> None:
     assert torch.allclose(result.x["b"], torch.ones(2))
 
 
+@pytest.mark.parametrize("keys", ["a", "ac"])
+def test_distance_needs_the_keys_of_x(keys: str) -> None:
+    other = Distance({key: torch.ones(1) for key in keys})
+    with pytest.raises(ValueError, match=r"must have the keys of x, \['a', 'b'\]"):
+        other({"a": torch.ones(1), "b": torch.ones(1)})
+
+
 def test_nothing_to_gain_returns_the_start() -> None:
     x = torch.tensor([4.0, 0.25])
     result = levelport.improve(lambda v: (v**2).sum(), x, lambda v: (v**2).sum(), maximize=True)

@@ -126,8 +126,11 @@ class Distance:
         self.other = torch.cat([leaf.detach().reshape(-1) for leaf in tensors(variables)]).clone()
 
     def __call__(self, x: Variables) -> Tensor:
-        ordered = [x[key] for key in self._keys or x] if isinstance(x, Mapping) else x  # as in ``other``
-        here = torch.cat([leaf.reshape(-1) for leaf in tensors(ordered)])
+        if isinstance(x, Mapping) and self._keys is not None:
+            if set(x) != set(self._keys):
+                raise ValueError(f"Distance: other must have the keys of x, {list(x)}, not {self._keys}.")
+            x = [x[key] for key in self._keys]  # in the order of ``other``
+        here = torch.cat([leaf.reshape(-1) for leaf in tensors(x)])
         if here.shape != self.other.shape:
             raise ValueError(f"Distance: other has {self.other.numel()} entries, but x has {here.numel()}.")
         return (here - self.other.to(here)).square().sum()

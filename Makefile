@@ -58,7 +58,8 @@ unit: $(VENV)/.dev ## pytest on two processes
 # disturbed in their last bits; tests that compare bits are not disturbed. Examples, ranks and leaks are about processes
 # and memory, and take long.
 NUMERICAL := tests/solvers tests/objectives tests/optim tests/goals lab/tests/library lab/tests/functions
-UNMOVED := tests/optim/test_examples.py tests/optim/test_optim_distributed.py tests/solvers/test_leaks.py
+UNMOVED := tests/optim/test_examples.py tests/optim/test_optim_distributed.py tests/solvers/test_leaks.py \
+	tests/solvers/test_vectors_held.py
 ROUNDED := $(BIN)/python -m pytest -n 2 --dist worksteal $(NUMERICAL) $(UNMOVED:%=--ignore %)
 
 plain: $(VENV)/.dev ## the numerical tests on torch's plain code path, with artificial roundings

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from levelport import FunctionObjective
 from levelport.objective import Objective, Point
 
 
@@ -112,3 +113,21 @@ class _QuadraticPoint(Point):
 
     def _evaluate_hvp(self, v: Tensor) -> Tensor:
         return self._objective.hessian @ v
+
+
+def tanh_network(width: int) -> tuple[FunctionObjective, Tensor]:
+    """A tanh layer and a linear one with a penalty, in float64: width² + width variables."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(8, width, generator=generator, dtype=torch.float64)
+    start = {
+        "A": torch.randn(width, width, generator=generator, dtype=torch.float64) / width**0.5,
+        "b": torch.randn(width, generator=generator, dtype=torch.float64) / width**0.5,
+    }
+    targets = torch.sin(torch.arange(8.0, dtype=torch.float64))
+
+    def loss(p: dict[str, Tensor]) -> Tensor:
+        fit = (torch.tanh(X @ p["A"]) @ p["b"] - targets).square().mean()
+        return fit + 1e-3 * (p["A"].square().sum() + p["b"].square().sum())
+
+    objective = FunctionObjective(loss, like=start)
+    return objective, objective.structure.flatten(start)

@@ -173,7 +173,8 @@ def test_a_start_alone_in_its_domain_has_a_status(method: str) -> None:
     assert torch.equal(torch.as_tensor(result.x), x)
 
 
-def test_a_function_without_descent_has_a_status() -> None:
+@pytest.mark.parametrize("method", ["armijo", "lbfgs", "newton-cg"])
+def test_a_function_without_descent_has_a_status(method: str) -> None:
     class Wrong(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -183,8 +184,9 @@ def test_a_function_without_descent_has_a_status() -> None:
         def backward(ctx: Any, grad: Tensor) -> Tensor:
             return grad * vector(-1.0, -1.0)
 
-    result = minimize(lambda x: Wrong.apply(x), vector(1.0, 1.0), Armijo(), schedule=Never())
+    result = minimize(lambda x: Wrong.apply(x), vector(1.0, 1.0), method, schedule=Never(), max_iterations=10)
     assert result.status is MinimizeStatus.NO_STEP
+    assert result.value <= 2.0
 
 
 def test_bad_arguments_are_named() -> None:

@@ -71,7 +71,7 @@ def strong_wolfe(
                 high = low
             before, low = low, trial
         t = _extrapolate(before, low) if high is None else _interpolate(low, high)
-    if best is None or torch.equal(best.point.x, start.x):  # all steps were lost in the last digits of x
+    if best is None or not best.value < start.value:
         return None
     return best.t, best.point
 

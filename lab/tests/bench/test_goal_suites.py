@@ -39,7 +39,7 @@ def test_truth_of_an_exponential_rate() -> None:
     best = -data.mean().log()
     for sign in (-1.0, 1.0):
         end = profile_end(fun, torch.stack([best, best]), 0, sign, RISE)
-        ratio = np.exp(end - float(best))
+        ratio = np.exp(float(end[0] - best))
         assert 4.0 * (ratio - 1.0 - np.log(ratio)) == pytest.approx(RISE, rel=1e-6)
 
 
@@ -94,7 +94,42 @@ def test_interval_tables_from_a_part_of_the_runs(tmp_path: Path) -> None:
     assert ends.loc["SLSQP", "error"].max() < 1e-3
     assert ends.loc["Wald", "error"].max() > 1e-2
     names = [table.name for table in interval_tables(rows)]
-    assert names == ["cost per end", "accuracy"]
+    assert names == ["cost per end", "accuracy", "curved ends"]
+
+
+def test_ends_without_bound_are_confirmed_by_profiles(tmp_path: Path) -> None:
+    """Far out the response depends on x₁ + x₂ alone; of a double exponential a line stays, which x₂ and x₄ share."""
+    specs = [IntervalSpec("two compartments 0", tool) for tool in ("truth", "all profiles", "levelport")]
+    specs += [IntervalSpec("double exponential, poor 0", tool) for tool in ("truth", "all profiles")]
+    rows = interval_rows(computed(specs, tmp_path))
+    assert interval_tables(rows)[-1].rows == [["two compartments", "6", "4", "0", "0", "2 of 2"]]
+    ends = rows.set_index(["problem", "tool", "entry", "side"])["bound"]
+    line = ends["double exponential, poor 0"]
+    assert line["truth"][3, -1] == -np.inf
+    assert line["truth"][2, 1] < 2.0
+    assert line["all profiles"][2, 1] == np.inf
+
+
+@pytest.mark.parametrize("index", range(5))
+def test_stable_coordinates_are_the_same_likelihood(index: int) -> None:
+    problem = likelihoods()["double exponential, poor 0"]
+    assert problem.stable is not None
+    fun, there, back = problem.stable(index)
+    x = problem.truth + 0.1
+    z = there(x)
+    assert float(fun(z)) == pytest.approx(float(problem.fun(x)), rel=1e-12)
+    assert float(z[index]) == float(x[index])
+    assert back(z).tolist() == pytest.approx(x.tolist(), rel=1e-12)
+
+
+def test_two_compartments_as_one_exponential() -> None:
+    """The formula without the difference of nearly equal numbers is the same where that has its digits."""
+    problem = likelihoods()["two compartments 0"]
+    t, x = torch.linspace(0.2, 4.0, 14, dtype=torch.float64), problem.truth + 0.2
+    assert problem.residuals is not None
+    at = lambda v: v[2].exp() * (torch.exp(-v[0].exp() * t) - torch.exp(-(v[0].exp() + v[1].exp()) * t))  # noqa: E731
+    moved = (at(x) - at(problem.truth)) / 0.02
+    assert torch.allclose(problem.residuals(x) - problem.residuals(problem.truth), moved, rtol=1e-9, atol=1e-9)
 
 
 def test_excluded_problems_have_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ _OUTSIDE = 4.0  # excess over the level, in units of the rise and of the model's
 _INSIDE = 0.2  # share of the tolerance by which steps aim below the level
 _LEFT = 0.5  # slack after a step from which the step is doubled
 _TILT = 0.07  # share of the first step that goes across the quantity's gradient
+_LEAST_ENTRY = 0.4  # of that direction, whose largest is 1: an axis of symmetry may be any
 _AGREES = 0.7, 1.4  # F after the first Wald step, where the model says 1
 _LONG = 0.3  # predicted gain over the width from which a step counts as long
 _ANGLE = 1e-2  # sin ∠(p, -g) at an end: the gain left is its square over twice the curvature, which may be small
@@ -137,7 +138,7 @@ def _tilted(d: Tensor, p: Tensor) -> Tensor:
     saddle, as in the middle of a banana.
     """
     across = torch.cos(torch.arange(1, d.numel() + 1, device=d.device, dtype=d.dtype))
-    across = across + across.sign()  # no entry near zero
+    across = across.sign() * across.abs().clamp_min(_LEAST_ENTRY)
     p = p / p.abs().max()  # whose square might be zero
     across = across - p * (float(across @ p) / float(p @ p))
     length, size = float(d.norm()), float(across.norm())

@@ -269,17 +269,43 @@ def trust_constr(problem: Likelihood, x: Tensor, entries: Sequence[int]) -> Answ
 
 def truth(problem: Likelihood, x: Tensor, entries: Sequence[int]) -> Answer:
     """Dense profiles."""
-    ends = []
+    points, seconds = _profile_ends(problem, x, entries)
+    own = [float(points[place, side, index]) for place, index in enumerate(entries) for side in (0, 1)]
+    return Answer(_known(entries, own, seconds))
+
+
+def all_profiles(problem: Likelihood, x: Tensor, entries: Sequence[int]) -> Answer:
+    """The farthest point on the dense profiles of all entries of x: each follows another valley."""
+    points, seconds = _profile_ends(problem, x, range(len(x)))
+    values = points.flatten(0, 1)[:, list(entries)]
+    least = values.nan_to_num(math.inf, math.inf, -math.inf).amin(0)
+    most = values.nan_to_num(-math.inf, math.inf, -math.inf).amax(0)
+    return Answer(_known(entries, torch.stack([least, most], dim=1).flatten().tolist(), seconds))
+
+
+def _profile_ends(problem: Likelihood, x: Tensor, entries: Sequence[int]) -> tuple[Tensor, float]:
+    """The end points of the profiles of some entries, two of each, and the seconds per end."""
+    began = time.perf_counter()
+    points = []
     for index in entries:
-        for side in (-1, 1):
-            began = time.perf_counter()
-            bound = profile_end(problem.fun, x, index, float(side), RISE)
-            ends.append(Ended(index, side, bound, True, math.nan, time.perf_counter() - began))
-    return Answer(ends)
+        fun, there, back = (problem.fun, _same, _same) if problem.stable is None else problem.stable(index)
+        points.append(torch.stack([back(profile_end(fun, there(x), index, sign, RISE)) for sign in (-1.0, 1.0)]))
+    return torch.stack(points), 0.5 * (time.perf_counter() - began) / len(entries)
+
+
+def _known(entries: Sequence[int], bounds: Sequence[float], seconds: float) -> list[Ended]:
+    """Pairs of ends whose cost is of no interest."""
+    places = [(index, side) for index in entries for side in (-1, 1)]
+    return [Ended(*place, bound, True, math.nan, seconds) for place, bound in zip(places, bounds, strict=True)]
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
 
 
 ARMS: dict[str, Callable[[Likelihood, Tensor, Sequence[int]], Answer]] = {
     "truth": truth,
+    "all profiles": all_profiles,
     "levelport": levelport_interval,
     "Wald": wald,
     "MINOS, gradients": minos,

@@ -35,6 +35,8 @@ class Likelihood:
         kind: what is expected of it.
         fresh: whether the solver was developed without this formula.
         residuals: r with f = ½ ‖r‖², for tools of least squares; None for other likelihoods.
+        stable: for an entry, f in other coordinates with the same entry, where far points keep their digits, and the
+            maps to them and back: profiles are taken there. None where x does as well.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Likelihood:
     kind: Kind = "regular"
     fresh: bool = False
     residuals: Function | None = None
+    stable: Callable[[int], tuple[Function, Function, Function]] | None = None
 
 
 def _rng(seed: int) -> torch.Generator:
@@ -51,6 +54,14 @@ def _rng(seed: int) -> torch.Generator:
 
 def _normal(rng: torch.Generator, *shape: int) -> Tensor:
     return torch.randn(*shape, generator=rng, dtype=DTYPE)
+
+
+def _decline(u: Tensor) -> Tensor:
+    """(1 - exp(-u))/u for u ≥ 0, with all digits of its derivatives."""
+    small = u < 1e-2
+    safe = torch.where(small, torch.ones_like(u), u)
+    series = 1.0 - u / 2.0 * (1.0 - u / 3.0 * (1.0 - u / 4.0 * (1.0 - u / 5.0 * (1.0 - u / 6.0))))
+    return torch.where(small, series, -torch.expm1(-safe) / safe)
 
 
 def _uniform(rng: torch.Generator, *shape: int) -> Tensor:
@@ -132,7 +143,36 @@ def double_exponential(seed: int, *, poor: bool) -> Likelihood:
         return x[0] * torch.exp(-x[1].exp() * t) + x[2] * torch.exp(-x[3].exp() * t) + x[4]
 
     name = f"double exponential, {'poor' if poor else 'good'}"
-    return _curve(name, model, truth, 0.012 if poor else 0.01, seed, "curved" if poor else "regular")
+    noise = 0.012 if poor else 0.01
+    problem = _curve(name, model, truth, noise, seed, "curved" if poor else "regular")
+    y = model(truth) + noise * _normal(_rng(seed), len(t))
+
+    def stable(index: int) -> tuple[Function, Function, Function]:
+        """x₂ + x₄ in place of x₄ (of x₂ for entry 4), and otherwise the slope x₂ exp(x₃) in place of x₂."""
+
+        def coordinates(x: Tensor) -> Tensor:
+            z = x.clone()
+            z[2 if index == 4 else 4] = x[2] + x[4]
+            if index not in (2, 4):
+                z[2] = x[2] * x[3].exp()
+            return z
+
+        def back(z: Tensor) -> Tensor:
+            x = z.clone()
+            if index not in (2, 4):
+                x[2] = z[2] / z[3].exp()
+            x[2 if index == 4 else 4] -= x[4 if index == 4 else 2]
+            return x
+
+        def fun(z: Tensor) -> Tensor:
+            rate = z[3].exp()
+            slope = {2: z[2] * rate, 4: (z[2] - z[4]) * rate}.get(index, z[2])
+            slow = z[2 if index == 4 else 4] - slope * t * _decline(rate * t)
+            return 0.5 * ((z[0] * torch.exp(-z[1].exp() * t) + slow - y) / noise).square().sum()
+
+        return fun, coordinates, back
+
+    return replace(problem, stable=stable)
 
 
 def sir(seed: int) -> Likelihood:
@@ -249,10 +289,17 @@ def resonance(seed: int) -> Likelihood:
 
 
 def two_compartments(seed: int) -> Likelihood:
-    """A bent valley: the response depends on a product of two rates, which few data tell apart."""
+    """A bent valley, without end on one side: far out the response depends on the sum of two parameters alone.
+
+    exp(x₂) (exp(-k t) - exp(-(k + l) t)), k = exp(x₀), l = exp(x₁), as one exponential: the difference loses all digits
+    where l is small.
+    """
     t = torch.linspace(0.2, 4.0, 14, dtype=DTYPE)
     truth = _vector(0.0, -0.4, 0.3)
-    model = lambda x: x[2].exp() * (torch.exp(-x[0].exp() * t) - torch.exp(-(x[0].exp() + x[1].exp()) * t))  # noqa: E731
+
+    def model(x: Tensor) -> Tensor:
+        return torch.exp(x[2] + x[1] - x[0].exp() * t) * t * _decline(x[1].exp() * t)
+
     return _curve("two compartments", model, truth, 0.02, seed, "curved", fresh=True)
 
 

@@ -17,6 +17,7 @@ KEY = ["problem", "tool", "entry", "side"]
 WRONG = 0.01
 """Error relative to the half width from which an end counts as wrong."""
 _JUDGED = ("regular", "curved", "held out")
+_PROFILES = ("truth", "all profiles")
 SHOWN = ("MINOS, gradients", "lmfit", "pyPESTO", "SLSQP")
 
 
@@ -47,16 +48,18 @@ def interval_rows(results: Results) -> pd.DataFrame:
 def scored(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the tools with the error of each end, relative to the true half width.
 
-    A profile follows one valley. Every point that :func:`levelport.interval` returns is feasible, so where that lies
-    further out, it is the truth. The error is 0 where both ends are infinite, infinite where one of them is, and NaN
-    where no profile is known.
+    A profile follows one valley. Every finite end that :func:`levelport.interval` returns is feasible, so where that
+    lies further out, it is the truth. The error is 0 where both ends are infinite, infinite where one of them is, and
+    NaN where no profile is known. Beside it stands the end by the profiles of all entries.
     """
     place = ["problem", "entry", "side"]
     profile = rows[rows["tool"] == "truth"].set_index(place)["bound"]
     feasible = rows[rows["tool"] == "levelport"].set_index(place)["bound"].reindex(profile.index)
+    feasible = feasible.where(np.isfinite(feasible))
     sides = profile.index.get_level_values("side").to_numpy()
     truth = pd.Series(sides * np.fmax(sides * profile, sides * feasible), profile.index, name="truth")
-    joined = rows[rows["tool"] != "truth"].join(truth, on=place)
+    joined = rows[~rows["tool"].isin(_PROFILES)].join(truth, on=place)
+    joined = joined.join(rows[rows["tool"] == "all profiles"].set_index(place)["bound"].rename("farthest"), on=place)
     true, found = joined["truth"].to_numpy(), joined["bound"].to_numpy()
     with np.errstate(invalid="ignore"):
         error = np.abs(found - true) / np.abs(true - joined["estimate"].to_numpy())
@@ -68,9 +71,9 @@ def scored(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def interval_tables(rows: pd.DataFrame) -> list[Table]:
-    """Return the cost per end, and the accuracy on regular and curved problems."""
+    """Return the cost per end, the accuracy on regular and curved problems, and the curved ones in detail."""
     ends = scored(rows)
-    return [_costs(ends), _accuracy(ends)]
+    return [_costs(ends), _accuracy(ends), _curved(ends)]
 
 
 def _costs(ends: pd.DataFrame) -> Table:
@@ -109,3 +112,24 @@ def _accuracy(ends: pd.DataFrame) -> Table:
             row.append(f"{len(claimed)} of {len(own)}, {wrong} wrong" if len(own) else "-")
         cells.append(row)
     return Table("accuracy", ["tool", *_JUDGED], cells)
+
+
+def _curved(ends: pd.DataFrame) -> Table:
+    """Curved ends of this library by model: certified, wrong by the own profile and by all of them, and without end.
+
+    An end that is said to be unbounded is confirmed where a profile is, too.
+    """
+    columns = ["problems", "ends", "certified", "wrong", "wrong by all profiles", "unbounded, confirmed"]
+    own = ends[(ends["tool"] == "levelport") & ends["kind"].isin(("curved", "held out")) & ends["error"].notna()]
+    kinds = own["kind"].map({"curved": "", "held out": ", held out"})
+    cells = []
+    for model, group in own.groupby(own["problem"].str.rsplit(n=1).str[0] + kinds, sort=False):
+        claimed = group[group["claimed"] == 1]
+        known = claimed[["farthest", "bound"]].sub(claimed["estimate"], axis=0).mul(claimed["side"], axis=0)
+        beyond = (known["bound"] < (1.0 - WRONG) * known["farthest"]) if group["farthest"].notna().all() else None
+        unbounded = group[np.isinf(group["bound"])]
+        confirmed = unbounded["bound"] == unbounded["farthest"].fillna(unbounded["truth"])
+        counts = (len(group), len(claimed), int((claimed["error"] > WRONG).sum()))
+        by_all = "-" if beyond is None else str(int(beyond.sum()))
+        cells.append([str(model), *map(str, counts), by_all, f"{int(confirmed.sum())} of {len(unbounded)}"])
+    return Table("curved ends", columns, cells)

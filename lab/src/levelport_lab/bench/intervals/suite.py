@@ -91,6 +91,8 @@ def able(tool: str, problem: Likelihood) -> bool:
     d = len(problem.truth)
     if tool in ("truth", "levelport"):
         return True
+    if tool == "all profiles":
+        return problem.kind in ("curved", "held out")
     if problem.kind == "held out":
         return tool in ("MINOS, gradients", "SLSQP")
     if tool == "lmfit":

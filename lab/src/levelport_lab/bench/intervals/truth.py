@@ -2,7 +2,8 @@
 
 The profile of entry i is p(t) = min f over all x with x_i = t. The end is where p crosses the level. Small problems
 move t outwards in short steps and minimize over the other entries by damped Newton steps with the exact Hessian,
-starting from the last solution extrapolated, so that bent valleys are followed. Large ones, which are nearly quadratic,
+starting from the last solution extrapolated, so that bent valleys are followed; a million Wald half widths count as
+infinite. Large ones, which are nearly quadratic,
 take secant steps on sqrt(p - min f) with SciPy's L-BFGS-B in between.
 """
 
@@ -17,10 +18,11 @@ from torch import Tensor
 from levelport_lab.bench.intervals.likelihoods import Function
 
 _DENSE = 200  # largest dimension with exact Hessians
+_FAR = 1e6  # Wald half widths from which an end counts as infinite
 
 
-def profile_end(fun: Function, x: Tensor, index: int, sign: float, rise: float) -> float:
-    """The end of entry ``index`` on the side ``sign``; ±inf where the profile stays below the level."""
+def profile_end(fun: Function, x: Tensor, index: int, sign: float, rise: float) -> Tensor:
+    """The end of the profile of entry ``index`` on the side ``sign``; the entry is ±inf where there is none."""
     follow = _follow_valley if len(x) <= _DENSE else _secants
     return follow(fun, x, index, sign, rise)
 
@@ -37,7 +39,7 @@ def wald_step(fun: Function, x: Tensor, index: int, rise: float) -> Tensor:
     return column * math.sqrt(2.0 * rise / float(column[index]))
 
 
-def _follow_valley(fun: Function, x: Tensor, index: int, sign: float, rise: float) -> float:
+def _follow_valley(fun: Function, x: Tensor, index: int, sign: float, rise: float) -> Tensor:
     base, others = float(fun(x)), torch.arange(len(x)) != index
 
     def minimized(w: Tensor) -> tuple[Tensor, float]:
@@ -68,7 +70,8 @@ def _follow_valley(fun: Function, x: Tensor, index: int, sign: float, rise: floa
         start[index] = w[index] + sign * step
         return minimized(start)
 
-    step = 0.1 * abs(float(wald_step(fun, x, index, rise)[index]))
+    half = abs(float(wald_step(fun, x, index, rise)[index]))
+    step = 0.1 * half
     w, slope, value = x, torch.zeros_like(x), base
     for _ in range(600):
         new, after = moved(w, slope, step)
@@ -76,18 +79,19 @@ def _follow_valley(fun: Function, x: Tensor, index: int, sign: float, rise: floa
             break
         climbed, slope = (after - value) / rise, (new - w) / (sign * step)
         w, value = new, after
+        if abs(float(w[index] - x[index])) > _FAR * half:
+            w[index] = sign * math.inf
+            return w
         step *= 1.5 if climbed < 0.03 else 0.7 if climbed > 0.1 else 1.0
-    else:
-        return sign * math.inf
     while step > 1e-8 * abs(float(w[index] - x[index])):
         step *= 0.5
         new, after = moved(w, slope, step)
         if after <= base + rise:
             w = new
-    return float(w[index])
+    return w
 
 
-def _secants(fun: Function, x: Tensor, index: int, sign: float, rise: float) -> float:
+def _secants(fun: Function, x: Tensor, index: int, sign: float, rise: float) -> Tensor:
     from scipy.optimize import minimize
 
     base, others = float(fun(x)), torch.arange(len(x)) != index
@@ -120,4 +124,5 @@ def _secants(fun: Function, x: Tensor, index: int, sign: float, rise: float) -> 
         if abs(factor - 1.0) < 3e-6:
             break
         w = x + factor * (w - x)
-    return float(x[index]) + sign * distance
+    w[index] = float(x[index]) + sign * distance
+    return w

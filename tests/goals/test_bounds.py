@@ -60,14 +60,39 @@ def test_minimizer_on_a_bound(bounds: object) -> None:
     assert float(result.upper[0]) == pytest.approx(-0.5 + math.sqrt(level * 4.0 / 3.0), rel=2e-3)
 
 
+@pytest.mark.parametrize("x0", [0.0, 1e-9, 1e-6, 1e-4])
+def test_minimizer_beside_a_bound(x0: float) -> None:
+    """Beside a bound the Wald width is tiny, whatever lies further away."""
+    x = torch.tensor([x0, x0], dtype=torch.float64)
+    result = levelport.interval(
+        lambda v: (v[0] + 1) ** 2 + (v[1] - v[0]) ** 2, x, [0], rise=1.0, bounds=[(0, None), (None, None)]
+    )
+    assert float(result.upper) == pytest.approx(math.sqrt(2.0) - 1.0, abs=2e-3)
+    assert result.ends[0][0].status is EndStatus.AT_BOUND
+
+
+@pytest.mark.parametrize("gradient", [0.0, 1e-10])
+def test_minimizer_inside_is_on_no_bound(gradient: float) -> None:
+    """However small its gradient: the bound of the first entry is 20 away, the interval half as long."""
+    x = torch.tensor([20.0, 1.0], dtype=torch.float64)
+
+    def f(v: Tensor) -> Tensor:
+        return 0.01 * (v[0] - 20.0) ** 2 + (v[1] - 1.0) ** 2 + gradient * v[0]
+
+    free, bounded = (levelport.interval(f, x, rise=1.0, bounds=bounds) for bounds in (None, (0.0, None)))
+    assert [end.detail for end in bounded.ends[0]] == ["", ""]
+    assert bounded.lower[0] == pytest.approx(float(free.lower[0]), rel=1e-3)
+    assert math.isfinite(bounded.ends[0][0].wald)
+
+
 def test_derivatives_of_the_change_of_variables() -> None:
     inf = math.inf
     bounds = Bounds(
         torch.tensor([0.0, -inf, -1.0, -inf], dtype=torch.float64), torch.tensor([inf, 3.0, 2.0, inf]).double()
     )
     x = torch.tensor([0.5, 1.0, 0.3, 0.7], dtype=torch.float64)
-    bounds.set_scale(x, torch.ones_like(x), 1.0)
     f = FunctionObjective(lambda v: (v**3).sum() + v[0] * v[1] * v[2] * v[3], like=x)
+    bounds.set_scale(f.at(x, curvature=True), 1.0)
     point = Bounded(f, bounds).at(bounds.inner(x) + 0.1, curvature=True)
     assert torch.allclose(bounds.outer(bounds.inner(x))[0], x)
     v = torch.tensor([1.0, -2.0, 0.5, 1.5], dtype=torch.float64)

@@ -5,8 +5,8 @@ Each entry of x is a function of an entry of u that cannot leave its bounds:
     lo ≤ x ≤ hi:   x = mid + half·sin u,
     lo ≤ x:        x = lo + s (√(u² + 1) - 1),        x ≤ hi:   x = hi - s (√(u² + 1) - 1),
 
-where the scale s is the distance of the minimizer from its bound; if it lies on it, the distance over which f rises by
-``rise`` to first order. With x' and x'' the derivatives by u, entry by entry,
+where the scale s is the distance of the minimizer from its bound; if it lies on it, the length t along which f rises by
+``rise``: |g| t + ½ h t² = rise with the gradient and the curvature of that entry. With x' and x'' the derivatives by u, entry by entry,
 
     ∇ᵤf = x'∘∇f,      ∇²ᵤf v = x'∘∇²f (x'∘v) + x''∘∇f∘v.
 
@@ -25,6 +25,7 @@ from torch import Tensor
 from levelport.objective import Objective, ObjectiveError, Point, WrappedObjective, WrappedPoint
 from levelport.objectives.structure import Structure
 
+_BESIDE = 1e-3  # distance from a bound, as a share of the length t, up to which the minimizer counts as on it
 
 class Bounds:
     """lower ≤ x ≤ upper for flat vectors; infinite where there is none."""
@@ -64,12 +65,21 @@ class Bounds:
         near = 1e-6 * torch.where(self._two, 0.5 * (self.upper - self.lower), self._scale) + tol
         return (self._two | self._one) & ((x - self.lower <= near) | (self.upper - x <= near))
 
-    def set_scale(self, x: Tensor, gradient: Tensor, rise: float) -> None:
-        """The scale s of one-sided bounds, from the minimizer."""
-        distance = self._sign * (x - self._edge)
-        first_order = torch.nan_to_num(rise / gradient.abs(), posinf=1.0)
-        scale = torch.where(distance > 1e-3 * first_order, distance, first_order)
-        self._scale = torch.where(self._one, scale, self._scale)
+    def near(self, u: Tensor, share: float) -> Tensor:
+        """Return a mask of the entries of u in which x is all but stationary, beside a bound: |x'| < share |x''|."""
+        _, first, second = self.outer(u)
+        return first.abs() < share * second.abs()
+
+    def set_scale(self, point: Point, rise: float) -> None:
+        """The scale s of one-sided bounds, from the minimizer; a product for each entry that may lie on its bound."""
+        distance, g = self._sign * (point.x - self._edge), point.gradient.abs()
+        curvature = torch.zeros_like(g)
+        for entry in (self._one & ~(distance * g > _BESIDE * rise)).nonzero().flatten():
+            direction = torch.zeros_like(g)
+            direction[entry] = 1.0
+            curvature[entry] = point.hvp(direction)[entry].clamp_min(0.0)
+        length = torch.nan_to_num(2.0 * rise / (g + (g * g + 2.0 * rise * curvature).sqrt()), posinf=1.0)
+        self._scale = torch.where(self._one, torch.where(distance > _BESIDE * length, distance, length), self._scale)
 
     def inner(self, x: Tensor) -> Tensor:
         """u of x."""

@@ -33,6 +33,7 @@ _PRODUCTS = 20
 _MAX_COST = 2000.0  # per end where none is given: curved ends of the test problems took up to 1100
 _NEWTON = 100  # steps of refine=True
 _OFF = 0.3  # distance from a bound, in the variables of the search, of a start beside it, and what counts as near
+_STATIONARY = 0.03  # the same for a minimizer: a quantity's Wald width there says nothing of its end
 _RESTARTS = 3
 _INSIDE = 1e-3  # slack from which an end is not on the level
 SIDES = {"lower": 1.0, "upper": -1.0}
@@ -97,7 +98,7 @@ class Setup(Generic[X]):
         region = Region(self.objective, chart, base, rise, base + rise, lowest)
         start = Site(torch.zeros_like(region.chart.pull(self.point.x)), self.point, region)
         recycled = None if self.chart is not None else Recycled(region, start)
-        at_bound = self.bounds is not None and bool(self.bounds.at_bound(self.outer(self.point)).any())
+        at_bound = self.bounds is not None and bool(self.bounds.near(self.point.x, _STATIONARY).any())
         return Task(region, start, self.tol, recycled, at_bound)
 
     @property
@@ -184,15 +185,14 @@ class Setup(Generic[X]):
         if not found.status.bounded or not found.price > 0.0:
             return None
         site, reading = found.site, found.reading
-        _, first, second = self.bounds.outer(site.point.x)
-        near = first.abs() < _OFF * second.abs()
+        near = self.bounds.near(site.point.x, _OFF)
         if not bool(near.any()):
             return None
         assert site.point.inner is not None
         assert reading.point.inner is not None
         pull = reading.sign * reading.point.inner.gradient + found.price / task.region.unit * site.point.inner.gradient
         # x'' points from the bound into the interior.
-        leaves = near & (second * pull < 0.0)
+        leaves = near & (self.bounds.outer(site.point.x)[2] * pull < 0.0)
         if not bool(leaves.any()):
             return None
         u = torch.where(leaves, site.point.x + _OFF, site.point.x)
@@ -237,7 +237,7 @@ def prepare(
     limits = None
     if bounds is not None:
         limits = Bounds.read(bounds, structure, flat)
-        limits.set_scale(flat, objective.at(flat).gradient, rise)
+        limits.set_scale(objective.at(flat, curvature=True), rise)
         objective, flat = Bounded(objective, limits), limits.inner(flat)
     if refine:
         flat = find_minimum(objective, flat, max_steps=_NEWTON).x

@@ -296,6 +296,8 @@ class Objective(ABC):
             odd.append(0.5 * (forth - back))
         if not float((odd[0] - 4.0 * odd[1]).abs().max()) <= 0.1 * float(odd[0].abs().max()):
             return _DOUBT
+        if float(point.x.abs().max()) > tiny ** (-1 / 6):  # so far out second derivatives may underflow inside f
+            return _DOUBT
         raise ObjectiveError(
             "the second derivative is reported as zero, but the gradient changes in proportion to x: some operation "
             "of the loss has a backward pass that cannot be differentiated (it works on detached data or "
@@ -304,8 +306,8 @@ class Objective(ABC):
 
 
 _DOUBT = (
-    "the second derivative vanishes at the start although the gradient changes around it: an inflection, a kink, or a "
-    "backward pass that cannot be differentiated"
+    "the second derivative vanishes at the start although the gradient changes around it: an inflection, a kink, an "
+    "underflow, or a backward pass that cannot be differentiated"
 )
 
 

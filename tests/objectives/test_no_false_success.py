@@ -260,6 +260,14 @@ def test_a_detached_backward_pass_is_found_in_either_precision(n: int, dtype: to
             teleport(lambda w: (Detached.apply(w) * weights).sum(), x)
 
 
+def test_underflow_is_no_detached_backward_pass() -> None:
+    """At 1e223 the second derivative of √u is 1e-335, which is 0."""
+    x = torch.tensor([1e73], dtype=torch.float64)
+    result = teleport(lambda w: 1e-75 * (w / 1e-150).sqrt().sum(), x)
+    assert result.moved
+    assert result.value <= result.value_start
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
     "fun",

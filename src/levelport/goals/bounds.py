@@ -6,7 +6,8 @@ Each entry of x is a function of an entry of u that cannot leave its bounds:
     lo ≤ x:        x = lo + s (√(u² + 1) - 1),        x ≤ hi:   x = hi - s (√(u² + 1) - 1),
 
 where the scale s is the distance of the minimizer from its bound; if it lies on it, the length t along which f rises by
-``rise``: |g| t + ½ h t² = rise with the gradient and the curvature of that entry. With x' and x'' the derivatives by u, entry by entry,
+``rise``: |g| t + ½ h t² = rise with the gradient and the curvature of that entry. With x' and x'' the derivatives by u,
+entry by entry,
 
     ∇ᵤf = x'∘∇f,      ∇²ᵤf v = x'∘∇²f (x'∘v) + x''∘∇f∘v.
 
@@ -26,6 +27,7 @@ from levelport.objective import Objective, ObjectiveError, Point, WrappedObjecti
 from levelport.objectives.structure import Structure
 
 _BESIDE = 1e-3  # distance from a bound, as a share of the length t, up to which the minimizer counts as on it
+
 
 class Bounds:
     """lower ≤ x ≤ upper for flat vectors; infinite where there is none."""

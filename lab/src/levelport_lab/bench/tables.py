@@ -28,6 +28,7 @@ from levelport_lab.bench.competitors import (
     PUBLISHED,
     RANDOM_CLIMB,
 )
+from levelport_lab.bench.cost_table import CERTIFIED
 from levelport_lab.bench.equal_cost import ARMS as EQUAL_COST_ARMS
 from levelport_lab.bench.equal_cost import GROUPS as NETWORK_GROUPS
 from levelport_lab.bench.equal_cost import EqualCostSpec
@@ -147,7 +148,8 @@ def logistic_tables(rows: pd.DataFrame) -> list[Table]:
     attribution = rows[rows["family"] == "all samples"]
     if len(attribution):
         costs = pivot(attribution, "cost_1e-10").reset_index("reg").set_index("reg").sort_index()
-        cells = [[str(name), *(number(cost, 4) for cost in costs[name])] for name in costs]
+        shown = [name for name in costs if name in (OURS, NO_CLIMB, LBFGS, LBFGS_60, *CERTIFIED)]
+        cells = [[name, *(number(cost, 4) for cost in costs[name])] for name in shown]
         header = ["cost to 1e-10", *(f"reg {accuracy(float(reg))}" for reg in costs.index)]
         tables.append(Table("attribution", header, cells))
     return tables

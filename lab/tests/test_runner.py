@@ -358,3 +358,24 @@ def test_workers_keep_the_memory_that_tensors_leave() -> None:
     before, after = map(int, done.stdout.splitlines()[-1].split())
     assert before < 25 * 2**20
     assert after >= 50 * 2**20
+
+
+@pytest.mark.parametrize("first", ["", "import torch"])
+def test_torch_computes_on_one_thread(first: str) -> None:
+    """Whether it is loaded before the task or by it."""
+    code = (
+        f"{first}\n"
+        "import sys\n"
+        "from arithmetic import Squares\n"
+        "from levelport_lab.engine.backends import execute\n"
+        "class Importing(Squares):\n"
+        "    def run(self):\n"
+        "        print('torch' in sys.modules)\n"
+        "        import torch\n"
+        "        print(torch.get_num_threads())\n"
+        "        return super().run()\n"
+        "execute(Importing(1))\n"
+    )
+    command, environment = [sys.executable, "-c", code], {**os.environ, "OMP_NUM_THREADS": "3"}
+    done = subprocess.run(command, cwd=SCRIPT.parent, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split()[:2] == [str(bool(first)), "1"]

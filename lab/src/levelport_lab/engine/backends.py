@@ -188,7 +188,8 @@ def execute(spec: RunSpec, parent: int | None = None) -> Done:
     """
     if parent is not None:
         _leave_with(parent)
-    if "torch" in sys.modules:  # the specification came with it; workers that import it later get OMP_NUM_THREADS=1
+    os.environ["OMP_NUM_THREADS"] = "1"  # for a torch that the specification imports
+    if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
     _keep_memory()
     began = time.perf_counter()

@@ -94,5 +94,8 @@ def test_bad_arguments_are_named() -> None:
         levelport.contour(ellipse, x, (0, 1), rise=math.inf)
     with pytest.raises(ValueError, match="every rise must be finite"):
         levelport.profile(ellipse, x, rises=[1.0, math.inf])
+    for names in (["a", "a"], ["a", "point"], ["status", "a"]):
+        with pytest.raises(ValueError, match="names must differ"):
+            levelport.contour(ellipse, x, (0, 1), rise=1.0, names=names)
     with pytest.raises(ValueError, match="entry 7"):
         levelport.interval(ellipse, x, [7], rise=1.0)

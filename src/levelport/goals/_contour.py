@@ -67,6 +67,8 @@ def contour(
         raise ValueError(f"entries must be the positions of two different entries of x, not {entries!r}.")
     began = time.perf_counter()
     both = Quantities(x, list(entries), names, called="entries")
+    if len({*both.names, "point", "status"}) < 4:
+        raise ValueError(f"names must differ from each other, 'point' and 'status' in tables, not {both.names}.")
     setup = prepare(fun, x, rise=height, ends=None, refine=refine, tol=tol, max_cost=max_cost)
     with full_precision(setup.objective.device):
         plane = _Plane(setup, setup.task(height), both)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -158,6 +160,8 @@ def test_shortened_move_is_not_certified() -> None:
     assert result.status is ImproveStatus.UNUSED_ROSE
     assert not result.success
     assert 0.0 < result.unused_change <= 0.1
+    assert math.isnan(result.angle)
+    assert math.isnan(result.price)
     assert "of its length" in result.message
 
 

@@ -179,7 +179,8 @@ def _improve(
         if pair.unused is not None and point is not start:
             point, reached, unused_change, share = _checked(pair, start, point, reached, sign, region.level, rise)
             if share < 1.0:
-                status, state.sine = ImproveStatus.UNUSED_ROSE, math.nan
+                status, state.interior = ImproveStatus.UNUSED_ROSE, False
+                state.sine = state.price = math.nan  # they belong to the whole move
                 detail = f"to {share:g} of its length" if share else "to nothing: this is the start itself"
         elif point is start and not status.success:
             status = ImproveStatus.NO_GAIN

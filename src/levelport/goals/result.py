@@ -315,7 +315,7 @@ class ImproveResult(Judged, Generic[X]):
         value, value_start, level: f at both, and f(start) + rise.
         status: why it ended.
         angle: sin ∠(∇goal, -∇f); small at an end on the level.
-        price: |dgoal/dlevel|; 0 where the level does not matter.
+        price: |dgoal/dlevel|; 0 where the level does not matter. Both are NaN after a move that was shortened.
         cost: all evaluations, of f and of the goal.
         cost_goal: those of the goal.
         unused_change: change of f on the unused batches from the start to ``x``; NaN where there are none.

@@ -85,6 +85,20 @@ def test_lower_minimum_is_reported() -> None:
     assert float(again.x[0]) == pytest.approx(-1.0, abs=0.05)
 
 
+def test_lower_minimum_met_in_a_second_search_is_reported() -> None:
+    """The search for rise 0.8 from the end of rise 1.5 reaches no farther, but crosses a deeper well."""
+    wells = torch.tensor([[-2.07, -3.17], [0.48, 0.72], [1.57, 1.01]], dtype=DTYPE)
+    depths = torch.tensor([0.98, 1.5, 1.26], dtype=DTYPE)
+
+    def f(v: Tensor) -> Tensor:
+        return 0.05 * v.square().sum() - (depths * torch.exp(-0.7 * (v - wells).square().sum(dim=1))).sum()
+
+    x = levelport.minimize(f, wells[0]).x
+    found = [end for end in levelport.profile(f, x, [0], rises=[0.3, 0.8, 1.5]).every_end() if end.minimum is not None]
+    assert {end.status for end in found} == {EndStatus.NEW_MINIMUM}
+    assert all(float(f(end.minimum)) == end.minimum_value < float(f(x)) - 0.5 for end in found)
+
+
 def test_curved_valley_is_certified_or_said() -> None:
     problem = double_exponential(1, poor=True)
     x = problem.minimizer()

@@ -57,8 +57,8 @@ def interval(
         names: of the quantities, for tables and plots.
         tol: allowed error of an end, relative to the half width.
         max_cost: gradient equivalents per end; None allows 2000.
-        callback: called with every :class:`End` as it is found, and again if it moves further out; a true return value
-            skips the remaining ones.
+        callback: called with every :class:`End` as it is found, and again if more becomes known of it; a true return
+            value skips the remaining ones.
 
     Returns:
         Ends with the points that attain them, each with a status that says what is known of it, and the Wald interval
@@ -192,14 +192,15 @@ class _Ends(Generic[X]):
         if table is None:
             return False
         moved = False
-        for place, (end, _) in enumerate(self._found):
+        for place, found in enumerate(self._found):
+            end = found[0]
             goal, estimate, sign = self._goals[place // 2], self.estimates[place // 2], SIDES[end.side]
             values = torch.nan_to_num(sign * table[:, place // 2], nan=math.inf, posinf=math.inf, neginf=math.inf)
             where = int(values.argmin())
             gain = sign * end.quantity - float(values[where])
             if not end.status.bounded or gain <= self._setup.tol * abs(end.quantity - estimate):
                 continue
-            farther = self._setup.farther(task, self._setup.goal(goal), end, self._found[where][1])
+            farther = self._setup.farther(task, self._setup.goal(goal), found, self._found[where][1])
             if farther is not None:
                 self._found[place] = farther
                 moved = True

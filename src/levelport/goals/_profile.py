@@ -123,7 +123,7 @@ class _Side(Generic[X]):
         return self._found[place][1] * (math.sqrt(ratio) if whitens else 1.0)
 
     def _again(self, place: int, z: Tensor) -> None:
-        farther = self._setup.farther(self._tasks[place], self._goal, self._found[place][0], z)
+        farther = self._setup.farther(self._tasks[place], self._goal, self._found[place], z)
         if farther is not None:
             self._found[place] = farther
 

@@ -168,13 +168,25 @@ class Setup(Generic[X]):
         )
         return end, found.site.z
 
-    def farther(self, task: Task, goal: Objective, end: End[X], begin: Tensor) -> tuple[End[X], Tensor] | None:
-        """Search again from ``begin``: an end beyond ``end`` with its point, at the cost of both, or None."""
+    def farther(
+        self, task: Task, goal: Objective, found: tuple[End[X], Tensor], begin: Tensor
+    ) -> tuple[End[X], Tensor] | None:
+        """Search again from ``begin``: what replaces the end ``found`` with its point, at the cost of both, or None.
+
+        The farther one stays, with the lower minimum that either search came across.
+        """
+        end = found[0]
         again, z = self.end(task, goal, end.name, end.side, begin)
-        if not SIDES[end.side] * again.bound < SIDES[end.side] * end.bound:
+        beyond = SIDES[end.side] * again.bound < SIDES[end.side] * end.bound
+        lower = min(end, again, key=lambda one: math.inf if one.minimum is None else one.minimum_value)
+        if lower is end and not beyond:
             return None
+        kept, z = (again, z) if beyond else found
+        if lower.minimum is not None:
+            status = EndStatus.NEW_MINIMUM
+            kept = replace(kept, status=status, minimum=lower.minimum, minimum_value=lower.minimum_value)
         iterations = end.iterations + again.iterations
-        return replace(again, cost=end.cost + again.cost, iterations=iterations, wald=end.wald), z
+        return replace(kept, cost=end.cost + again.cost, iterations=iterations, wald=end.wald), z
 
     def _beside(self, task: Task, found: Search) -> Tensor | None:
         """A start off the bounds that an end could leave: where the Lagrangian falls away from the bound.

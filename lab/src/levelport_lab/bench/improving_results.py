@@ -76,10 +76,10 @@ def _networks(rows: pd.DataFrame) -> list[Table]:
     if rows.empty:
         return []
     column = f"goal_{BUDGETS[-1]}"
+    tools = list(dict.fromkeys(["levelport", *rows["tool"]]))
     cells = []
-    for (goal, tool), own in rows.groupby(["goal", "tool"], sort=False):
-        best = own.groupby("seed")[column].min()
-        ours = rows[(rows["goal"] == goal) & (rows["tool"] == "levelport")].groupby("seed")[column].min()
-        lower = "-" if tool == "levelport" else f"{int((ours.reindex(best.index) < best).sum())}/{len(best)}"
-        cells.append([f"{goal}, {tool}", number(best.median()), number(best.min()), number(best.max()), lower])
-    return [Table("networks", ["goal, tool", "median", "lowest", "highest", "levelport lower"], cells)]
+    for goal, own in rows.groupby("goal", sort=False):
+        best = own.pivot_table(index="seed", columns="tool", values=column, aggfunc="min").reindex(columns=tools)
+        lower = int((best["levelport"] < best.drop(columns="levelport").min(axis=1)).sum())
+        cells.append([str(goal), *(number(float(best[tool].median())) for tool in tools), f"{lower}/{len(best)}"])
+    return [Table("networks", ["goal", *tools, "levelport lowest"], cells)]

@@ -71,6 +71,20 @@ def test_minimizer_beside_a_bound(x0: float) -> None:
     assert result.ends[0][0].status is EndStatus.AT_BOUND
 
 
+def test_minimizer_on_many_bounds_costs_few_products() -> None:
+    """Nonnegative least squares with 300 variables, about half of them zero."""
+    target = torch.randn(300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    result = levelport.interval(
+        lambda v: (v - target).square().sum(),
+        target.clamp_min(0.0),
+        [int(target.argmax())],
+        rise=1.0,
+        bounds=(0.0, None),
+    )
+    assert result.setup.hvps < 30
+    assert float(result.upper) == pytest.approx(float(target.max()) + 1.0, rel=1e-3)
+
+
 @pytest.mark.parametrize("gradient", [0.0, 1e-10])
 def test_minimizer_inside_is_on_no_bound(gradient: float) -> None:
     """However small its gradient: the bound of the first entry is 20 away, the interval half as long."""

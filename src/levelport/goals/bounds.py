@@ -27,6 +27,7 @@ from levelport.objective import Objective, ObjectiveError, Point, WrappedObjecti
 from levelport.objectives.structure import Structure
 
 _BESIDE = 1e-3  # distance from a bound, as a share of the length t, up to which the minimizer counts as on it
+_MOST = 100  # entries beside bounds up to which their curvatures are taken, a product for each
 
 
 class Bounds:
@@ -73,10 +74,11 @@ class Bounds:
         return first.abs() < share * second.abs()
 
     def set_scale(self, point: Point, rise: float) -> None:
-        """The scale s of one-sided bounds, from the minimizer; a product for each entry that may lie on its bound."""
+        """The scale s of one-sided bounds, from the minimizer; to first order where many entries may lie on theirs."""
         distance, g = self._sign * (point.x - self._edge), point.gradient.abs()
         curvature = torch.zeros_like(g)
-        for entry in (self._one & ~(distance * g > _BESIDE * rise)).nonzero().flatten():
+        beside = (self._one & ~(distance * g > _BESIDE * rise)).nonzero().flatten()
+        for entry in beside if len(beside) <= _MOST else ():
             direction = torch.zeros_like(g)
             direction[entry] = 1.0
             curvature[entry] = point.hvp(direction)[entry].clamp_min(0.0)

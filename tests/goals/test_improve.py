@@ -53,6 +53,17 @@ def test_distance_goes_by_the_keys_of_x() -> None:
     assert torch.allclose(result.x["b"], torch.ones(2))
 
 
+def test_distance_goes_by_the_names_of_parameters() -> None:
+    module = nn.Linear(2, 2)
+    other = {"bias": torch.ones(2), "weight": torch.zeros(2, 2)}  # in another order
+    result = levelport.improve(
+        lambda: sum(p.square().sum() for p in module.parameters()), module, Distance(other), rise=9.0
+    )
+    assert result.status is ImproveStatus.INTERIOR
+    for name, parameter in module.named_parameters():
+        assert torch.allclose(parameter, other[name], atol=1e-3)
+
+
 @pytest.mark.parametrize("keys", ["a", "ac"])
 def test_distance_needs_the_keys_of_x(keys: str) -> None:
     other = Distance({key: torch.ones(1) for key in keys})

@@ -133,7 +133,11 @@ def _live(fun: Any, module: nn.Module, goal: Any) -> _Pair[Any]:
     objective = over_parameters(fun)
     start = objective.current()
     unused = over_parameters(Batches(fun.loss, fun.unused)) if isinstance(fun, Batches) and fun.unused else None
-    aim = FunctionObjective(goal, like=start) if isinstance(goal, Norm | Distance) else over_parameters(goal)
+    if isinstance(goal, Distance):  # goes by names where it has them
+        moving = {name: parameter.detach() for name, parameter in module.named_parameters() if parameter.requires_grad}
+        aim: Objective = FunctionObjective(goal, like=moving)
+    else:
+        aim = FunctionObjective(goal, like=start) if isinstance(goal, Norm) else over_parameters(goal)
     structure = cast("Structure[Any]", objective.structure)
     return _Pair(objective, aim, structure, start, unused, objective.load)
 

@@ -47,6 +47,24 @@ def test_small_quadratics_cost_15_at_most(dimension: int, condition: float, leve
     assert result.cost.gradient_equivalents <= 15.0
 
 
+@pytest.mark.parametrize(
+    ("scales", "start"),
+    [
+        ([1.0, 1.0, 10.0], [1.0, 1.0, 1.0]),
+        ([5.0, 2.0, 2.0, 2.0, 2.0], [1.0, -1.0, 2.0, 0.5, 3.0]),
+        ([*range(1, 11)], [1.0, 1.0] + [0.0] * 8),
+    ],
+    ids=["repeated, small", "repeated, larger", "orthogonal"],
+)
+def test_quadratics_beyond_the_krylov_space_cost_15_at_most(scales: list[float], start: list[float]) -> None:
+    """Of a repeated eigenvalue the Krylov space has one vector, and none where the gradient is orthogonal to them."""
+    scale, w = torch.tensor(scales, dtype=torch.float64), torch.tensor(start, dtype=torch.float64)
+    result = teleport(lambda x: 0.5 * torch.dot(scale, x * x), w)
+    assert result.status is TeleportStatus.CONVERGED
+    assert result.gradient_norm == pytest.approx(math.sqrt(max(scales) * float(torch.dot(scale, w * w))), rel=1e-8)
+    assert result.cost.gradient_equivalents <= 15.0
+
+
 def test_nearly_quadratic_costs_one_gradient_more(monkeypatch: pytest.MonkeyPatch) -> None:
     f, start, _ = random_quadratic(5, 10.0, seed=0)
     with_check = teleport(lambda x: f(x) + 0.01 * (x**4).sum(), start)

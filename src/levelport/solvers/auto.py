@@ -9,7 +9,7 @@ ascents from points drawn at random follow.
 
 A quadratic in few variables has a closed form. With f(b + z) = f(b) + ½ ⟨z, H z⟩, H positive definite and
 δ = f(w) - f(b), the largest gradient on the level is √(2 θ δ), at b ± √(2 δ/θ) v for the largest eigenvalue θ of H and
-its eigenvector v. The Lanczos process at w finds b, θ and v with at most d products. After the first they are
+its eigenvector v. The Lanczos process at w finds b, θ and v with d products. After the first they are
 differences of gradients, which are exact where f is a quadratic whatever the length h of the difference, at half the
 cost. The value at the other end tells whether f is one:
 
@@ -121,11 +121,10 @@ def _of_quadratic(problem: TeleportProblem, monitor: Monitor, ascent: _Begin) ->
     found = quadratic_solution(problem, monitor)
     if found is None:
         return None
-    there = ascent(found[0])
+    there = ascent(found)
     if there.status is not None:
         _finish(there)
-    # Where the model does not span all variables, a larger gradient may lie outside of its space.
-    return there if there.status in (TeleportStatus.CONVERGED, TeleportStatus.TARGET_REACHED) and found[1] else None
+    return there if there.status in (TeleportStatus.CONVERGED, TeleportStatus.TARGET_REACHED) else None
 
 
 def _from_basins(problem: TeleportProblem, monitor: Monitor, ascent: _Begin, samples: int) -> LevelSetAscent:
@@ -206,12 +205,29 @@ def _status(problem: TeleportProblem, winner: LevelSetAscent, point: Point) -> T
 
 
 class _SecantModel(KrylovModel):
-    """The Lanczos model with products from differences of gradients; it stops growing where f is no quadratic."""
+    """The Lanczos model with products from differences of gradients; it stops growing where f is no quadratic.
+
+    It grows to all variables: where the space is invariant, eigenvectors to which g is orthogonal lie outside of it.
+    """
 
     def __init__(self, objective: Objective, start: Point) -> None:
         super().__init__(start, start.x.numel())
         self._objective = objective
         self._h = start.gradient_norm / float(norm(start.hessian_normal))
+
+    @property
+    def exhausted(self) -> bool:
+        return self.size == self.capacity
+
+    def extend(self) -> bool:
+        if self.invariant:
+            spanned = self._basis[: self.size]
+            outside = torch.zeros_like(spanned[0])
+            outside[spanned.square().sum(dim=0).argmin()] = 1.0  # the axis furthest from the space
+            for _ in range(2):
+                outside = outside - spanned.T @ (spanned @ outside)
+            self._basis[self.size], self._off_diagonal[-1] = outside / norm(outside), 0.0
+        return super().extend()
 
     def _image(self, v: Tensor) -> Tensor:
         if self.size == 0:
@@ -227,8 +243,8 @@ class _SecantModel(KrylovModel):
         return (there.gradient - here.gradient) / h if confirmed else torch.full_like(v, math.nan)
 
 
-def quadratic_solution(problem: TeleportProblem, monitor: Monitor) -> tuple[Point, bool] | None:
-    """The solution on the side of w, evaluated, and whether the model spans all variables; None if f is no quadratic.
+def quadratic_solution(problem: TeleportProblem, monitor: Monitor) -> Point | None:
+    """The solution on the side of w, evaluated; None if f is no quadratic.
 
     Costs at most one gradient per variable.
     """
@@ -249,4 +265,4 @@ def quadratic_solution(problem: TeleportProblem, monitor: Monitor) -> tuple[Poin
     side = -1.0 if float(torch.dot(bottom, v)) > 0.0 else 1.0
     point = objective.at(start.x + bottom + side * math.sqrt(2.0 * max(height, 0.0) / theta) * v, curvature=True)
     exact = point.finite and abs(point.value - problem.level) <= _EXACT * depth and problem.within_radius(point)
-    return (point, model.size == start.x.numel()) if exact and point.gradient_norm > 0.0 else None
+    return point if exact and point.gradient_norm > 0.0 else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -125,7 +126,7 @@ def test_archive_that_grows_too_much_is_not_read(tmp_path: Path, monkeypatch: py
     """A megabyte of zeros packed into a kilobyte."""
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(f"{'a' * 20}.parquet", bytes(2**20))
-    monkeypatch.setattr(zipfile.ZipFile, "read", pytest.fail)
+    monkeypatch.setattr(zipfile.ZipFile, "open", pytest.fail)
     came = import_results(Store(tmp_path / "store"), tmp_path / "bomb.zip")
     assert came == Imported(0, 0, (f"{'a' * 20}.parquet (it would unpack to 1048576 bytes, which is too much)",))
 
@@ -155,17 +156,29 @@ def test_shard_that_unpacks_to_too_much_is_left_out(tmp_path: Path, monkeypatch:
 
 
 def test_entry_that_lies_about_its_size_is_left_out(tmp_path: Path) -> None:
-    """The directory says 100 bytes; the entry unpacks to a megabyte, of which no more than that is read."""
+    """The directory says 100 bytes; the entry unpacks to 32 megabytes, of which no more than that is unpacked."""
     path = tmp_path / "liar.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr(f"{'a' * 20}.parquet", bytes(2**20))
+        file.writestr(f"{'a' * 20}.parquet", bytes(2**25))
         directory = file.start_dir
     content = bytearray(path.read_bytes())
-    at = content.index((2**20).to_bytes(4, "little"), directory)
+    at = content.index((2**25).to_bytes(4, "little"), directory)
     content[at : at + 4] = (100).to_bytes(4, "little")
     path.write_bytes(content)
+    tracemalloc.start()
     came = import_results(Store(tmp_path / "store"), path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
     assert (came.new, came.known, len(came.damaged)) == (0, 0, 1)
+    assert peak < 2**22
+
+
+def test_other_compression_is_refused(tmp_path: Path) -> None:
+    """zipfile unpacks what it has read of an entry at once, however much that is, except for 'deflate'."""
+    with zipfile.ZipFile(tmp_path / "bz2.zip", "w", zipfile.ZIP_BZIP2) as file:
+        file.writestr(f"{'a' * 20}.parquet", bytes(100))
+    (said,) = import_results(Store(tmp_path / "store"), tmp_path / "bz2.zip").damaged
+    assert "compressed by a method other than" in said
 
 
 def test_files_dated_before_1980_are_exported(tmp_path: Path) -> None:

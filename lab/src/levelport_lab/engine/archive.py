@@ -2,7 +2,7 @@
 
 An archive is a zip of shards under their keys. What goes in is checked like everything else in a store (checksums, and
 that the content belongs to the name); names that are no keys are left out: an archive can write nowhere else. What it
-says that it unpacks to is bounded before anything is read, and zipfile reads no more of an entry than that.
+says that it unpacks to is bounded before anything is read, and no more of an entry than that is unpacked.
 """
 
 from __future__ import annotations
@@ -62,12 +62,16 @@ def import_results(store: Store, archive: Path) -> Imported:
             if not is_shard(entry.filename):
                 unreadable.append(f"{entry.filename!r} (not the name of a result)")
                 continue
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # zipfile bounds these two
+                unreadable.append(f"{entry.filename} (it is compressed by a method other than 'deflate')")
+                continue
             if entry.file_size > min(MOST_BYTES, room):
                 unreadable.append(f"{entry.filename} (it would unpack to {entry.file_size} bytes, which is too much)")
                 continue
             room -= entry.file_size
             try:
-                content = file.read(entry)
+                with file.open(entry) as packed:  # ZipFile.read unpacks all of it before it compares the size
+                    content = packed.read(entry.file_size + 1)
             except Exception as error:  # zipfile raises many kinds, depending on which byte is damaged
                 unreadable.append(f"{entry.filename} ({error})")
                 continue

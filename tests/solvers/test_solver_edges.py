@@ -252,6 +252,8 @@ def test_vmap_is_answered() -> None:
     starts = torch.ones(3, 2, dtype=torch.float64)
     with pytest.raises(ObjectiveError, match="vmap"):
         torch.func.vmap(lambda x: teleport(lambda z: z.square().sum(), x).x)(starts)
+    with pytest.raises(ObjectiveError, match="vmap"):
+        torch.func.vmap(lambda scale: teleport(lambda z: (scale * z).square().sum(), starts[0]).x)(starts)
 
 
 def test_lazy_parameters_are_answered() -> None:

@@ -138,7 +138,7 @@ def check_leaves(leaves: list[Tensor], whole: str = "x", *, alone: bool = False)
                 f"{where} is a lazy parameter and has no shape yet. Run the module once on a batch, module(inputs), "
                 "before its parameters are used."
             )
-        if torch._C._functorch.is_functorch_wrapped_tensor(leaf):
+        if torch._C._functorch.peek_interpreter_stack() is not None:  # x may be an ordinary tensor there
             raise ObjectiveError(
                 f"{where} is inside a transform of torch.func (vmap, grad or jvp), where no number can be read. Call "
                 "levelport in a loop over the samples, or outside of the transform."

@@ -91,10 +91,16 @@ class Pairs:
         return q
 
     def least_curvature(self, g: Tensor) -> float:
-        """The least eigenvalue of B, around the identity, on the plane ⟨g, d⟩ = 0; 1 beside the span of the pairs."""
+        """The least eigenvalue of B, around the identity, on the plane ⟨g, d⟩ = 0; 1 beside the span of the pairs.
+
+        In an orthonormal basis of the span, whose first vector is along g, B is updated as BFGS does:
+        B + yyᵀ/sᵀy - Bs(Bs)ᵀ/sᵀBs.
+        """
         known = torch.stack([g, *(vector for s, y, _ in self._pairs for vector in (s, y))], dim=1)
-        Q = torch.linalg.qr(known)[0]
-        B = torch.linalg.inv(Q.T @ torch.stack([self.solve(q) for q in Q.T], dim=1))
-        plane = torch.linalg.svd((Q.T @ g)[None])[2][1:].T
-        least = torch.linalg.eigvalsh(plane.T @ (0.5 * (B + B.T)) @ plane)
+        _, R = torch.linalg.qr(known)
+        B = torch.eye(len(R), dtype=R.dtype, device=R.device)
+        for (_, _, inverse), s, y in zip(self._pairs, R.T[1::2], R.T[2::2], strict=True):
+            Bs = B @ s
+            B = B.addr(y, y, alpha=inverse).addr_(Bs, Bs, alpha=-1.0 / float(s @ Bs))
+        least = torch.linalg.eigvalsh(B[1:, 1:])
         return min(1.0, float(least[0])) if len(least) else 1.0

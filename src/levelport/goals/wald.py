@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -137,8 +138,7 @@ def _tilted(d: Tensor, p: Tensor) -> Tensor:
     A search along an axis of symmetry would otherwise end where h is stationary on the level, though it may be a
     saddle, as in the middle of a banana.
     """
-    across = torch.cos(torch.arange(1, d.numel() + 1, device=d.device, dtype=d.dtype))
-    across = across.sign() * across.abs().clamp_min(_LEAST_ENTRY)
+    across = _no_axis(d.numel(), d.dtype, d.device)
     p = p / p.abs().max()  # whose square might be zero
     across = across - p * (float(across @ p) / float(p @ p))
     length, size = float(d.norm()), float(across.norm())
@@ -146,6 +146,12 @@ def _tilted(d: Tensor, p: Tensor) -> Tensor:
         return d
     turned = d + across * (_TILT * length / size)
     return turned * (length / float(turned.norm()))
+
+
+@lru_cache(maxsize=1)  # the same for all ends
+def _no_axis(entries: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    across = torch.cos(torch.arange(1, entries + 1, device=device, dtype=dtype))
+    return across.sign() * across.abs().clamp_min(_LEAST_ENTRY)
 
 
 class _Step:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from levelport.objective import Ledger, NotDeterministicError, Objective, ObjectiveError, Point
-from levelport.objectives.isolation import grad_mode, isolated, twice_differentiable
+from levelport.objectives.isolation import isolated, twice_differentiable
 from levelport.objectives.structure import Structure, Variables, X
 
 CALLED_BACKWARD = (
@@ -278,7 +278,7 @@ def _out_of_inference() -> Iterator[None]:
 def flat_gradient(loss: Tensor, leaves: list[Tensor], *, create_graph: bool) -> tuple[Tensor, Tensor | None]:
     """The gradient as a flat vector, and the mask of the entries that no derivative reaches (None: all are)."""
     # The caller may be inside torch.no_grad(); the flat gradient needs its graph all the same, or HVPs would vanish.
-    with differentiable(), grad_mode(create_graph), explained(derivative=True):
+    with differentiable(), explained(derivative=True):
         parts: tuple[Tensor | None, ...] = (None,) * len(leaves)
         if loss.requires_grad:
             parts = torch.autograd.grad(loss, leaves, retain_graph=True, create_graph=create_graph, allow_unused=True)

@@ -142,9 +142,13 @@ class _Shared:
                 self._end()
                 self._on = False
 
+    def __call__(self) -> AbstractContextManager[None]:
+        """Context for this thread; inside another one there is nothing to do."""
+        return nullcontext() if threading.get_ident() in self._users else self._used()
+
     @contextmanager
-    def __call__(self) -> Iterator[None]:
-        user = object()
+    def _used(self) -> Iterator[None]:
+        user = threading.get_ident()
         with restoring(lambda: self.leave(user)):
             self.enter(user)
             yield

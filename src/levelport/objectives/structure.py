@@ -57,7 +57,7 @@ class Structure(Generic[X]):
 
     def leaves(self, x: Tensor) -> list[Tensor]:
         """Views of ``x`` in the users' shapes."""
-        return [part.view(shape) for part, shape in zip(x.split(self.sizes), self.shapes, strict=True)]
+        return [part.view(shape) for part, shape in zip(x.split_with_sizes(self.sizes), self.shapes, strict=True)]
 
     def unflatten(self, x: Tensor) -> X:
         """Views of ``x`` in the users' container."""

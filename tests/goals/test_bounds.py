@@ -71,6 +71,27 @@ def test_minimizer_beside_a_bound(x0: float) -> None:
     assert result.ends[0][0].status is EndStatus.AT_BOUND
 
 
+@pytest.mark.parametrize("rise", [1e-12, 1.0, 1e3, 1e12])
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_minimizer_on_a_bound_without_a_gradient(rise: float, unit: float) -> None:
+    """In the variables of the search f is of fourth order there, in any unit of f and of x."""
+    x = torch.tensor([unit], dtype=torch.float64)
+    result = levelport.interval(lambda v: rise * (v / unit - 1.0).square().sum(), x, rise=rise, bounds=(unit, None))
+    assert result.success
+    assert float(result.lower) == unit
+    assert float(result.upper) == pytest.approx(2.0 * unit, rel=1e-3)
+
+
+def test_bounds_where_nothing_is_known_of_f() -> None:
+    """Scales of zero would make f undefined at the minimizer itself."""
+    zero = torch.zeros(1)
+    bent = levelport.interval(lambda v: (v**1.5).sum(), zero, rise=1.0, bounds=(0.0, None))
+    assert (bent.value, bent.ends[0][0].status) == (0.0, EndStatus.FAILED)
+    assert "Hessian at x is not finite" in bent.notes[0]
+    steep = levelport.interval(lambda v: 1e20 * v.sum(), zero, rise=1.0, bounds=(0.0, None))
+    assert float(steep.upper) == pytest.approx(1e-20, rel=1e-3)
+
+
 def test_minimizer_on_many_bounds_costs_few_products() -> None:
     """Nonnegative least squares with 300 variables, about half of them zero."""
     target = torch.randn(300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

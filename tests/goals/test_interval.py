@@ -93,6 +93,12 @@ def test_structures_and_names() -> None:
     assert "certified" in str(result)
 
 
+def test_positions_from_an_iterator() -> None:
+    x = torch.zeros(3, dtype=torch.float64)
+    result = levelport.interval(lambda v: (v**2).sum(), x, iter([2, 0]), rise=1.0)  # type: ignore[arg-type]
+    assert result.names == ("x[2]", "x[0]")
+
+
 def test_vector_quantity_and_frame() -> None:
     pytest.importorskip("pandas")
     x = torch.zeros(3, dtype=torch.float64)

@@ -55,15 +55,13 @@ def profile(
     heights = sorted(_checked(rises))
     began = time.perf_counter()
     quantities = Quantities(x, quantity, names)
-    setup = prepare(
-        fun, x, rise=heights[0], ends=2 * len(quantities) * len(heights), refine=refine, bounds=bounds, tol=tol,
-        max_cost=max_cost,
-    )  # fmt: skip
+    count = 2 * len(quantities) * len(heights)
+    setup = prepare(fun, x, rise=heights[0], ends=count, refine=refine, bounds=bounds, tol=tol, max_cost=max_cost)
     found: list[tuple[tuple[End[X], End[X]], ...]] = []
     with full_precision(setup.objective.device):
         tasks = [setup.task(height) for height in heights]
         for name, goal in zip(quantities.names, map(setup.goal, quantities.goals), strict=True):
-            sides = [_Side(setup, tasks, goal, name, side).ends() for side in SIDES]
+            sides = [[end for end, _ in _Side(setup, tasks, goal, name, side).found] for side in SIDES]
             found.append(tuple(zip(*sides, strict=True)))
     return ProfileResult(
         names=tuple(quantities.names),
@@ -87,24 +85,20 @@ class _Side(Generic[X]):
 
     def __init__(self, setup: Setup[X], tasks: list[Task], goal: Objective, name: str, side: str) -> None:
         self._setup, self._tasks, self._goal, self._sign = setup, tasks, goal, SIDES[side]
-        self._found = [setup.end(task, goal, name, side) for task in tasks]
+        self.found = [setup.end(task, goal, name, side) for task in tasks]  # in ascending order of the rises
         for place in reversed(range(len(tasks) - 1)):
             self._inwards(place)
         for place in range(1, len(tasks)):
             self._outwards(place)
 
-    def ends(self) -> list[End[X]]:
-        """One per rise, in ascending order."""
-        return [end for end, _ in self._found]
-
     def _outwards(self, place: int) -> None:
         """Search again from the end of the next smaller rise, if that lies further out."""
-        if self._sign * self._found[place][0].bound > self._sign * self._found[place - 1][0].bound:
+        if self._sign * self.found[place][0].bound > self._sign * self.found[place - 1][0].bound:
             self._again(place, self._coordinates(place - 1, place))
 
     def _inwards(self, place: int) -> None:
         """Search again from the end of the next larger rise, if the quantity jumped between them."""
-        (end, here), (larger, _) = self._found[place : place + 2]
+        (end, here), (larger, _) = self.found[place : place + 2]
         task, outer = self._tasks[place : place + 2]
         price = min(end.price, larger.price) if larger.price > 0.0 else end.price
         moved = self._sign * (end.bound - larger.bound)
@@ -120,12 +114,12 @@ class _Side(Generic[X]):
         """The point of an end in the coordinates of another rise."""
         ratio = self._tasks[place].region.unit / self._tasks[other].region.unit
         whitens = self._tasks[other].region.chart.whitens
-        return self._found[place][1] * (math.sqrt(ratio) if whitens else 1.0)
+        return self.found[place][1] * (math.sqrt(ratio) if whitens else 1.0)
 
     def _again(self, place: int, z: Tensor) -> None:
-        farther = self._setup.farther(self._tasks[place], self._goal, self._found[place], z)
+        farther = self._setup.farther(self._tasks[place], self._goal, self.found[place], z)
         if farther is not None:
-            self._found[place] = farther
+            self.found[place] = farther
 
 
 def _checked(rises: Sequence[float]) -> list[float]:

@@ -82,7 +82,8 @@ class Bounds:
             direction = torch.zeros_like(g)
             direction[entry] = 1.0
             curvature[entry] = point.hvp(direction)[entry].clamp_min(0.0)
-        length = torch.nan_to_num(2.0 * rise / (g + (g * g + 2.0 * rise * curvature).sqrt()), posinf=1.0)
+        length = 2.0 * rise / (g + torch.hypot(g, (2.0 * rise * curvature).sqrt()))
+        length = torch.where((length > 0.0) & torch.isfinite(length), length, 1.0)
         self._scale = torch.where(self._one, torch.where(distance > _BESIDE * length, distance, length), self._scale)
 
     def inner(self, x: Tensor) -> Tensor:

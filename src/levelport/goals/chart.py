@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -91,7 +92,6 @@ class Site:
         self.z = z
         self.point = point
         self._region = region
-        self._gradient: Tensor | None = None
 
     @property
     def value(self) -> float:
@@ -116,12 +116,10 @@ class Site:
         """The rise of F that is left."""
         return max(0.0, -self.excess)
 
-    @property
+    @cached_property
     def gradient(self) -> Tensor:
         """∇F(z)."""
-        if self._gradient is None:
-            self._gradient = self._region.chart.pull(self.point.gradient) / self._region.unit
-        return self._gradient
+        return self._region.chart.pull(self.point.gradient) / self._region.unit
 
 
 class Lowest:

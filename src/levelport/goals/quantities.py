@@ -66,16 +66,17 @@ class Quantities(Generic[X]):
         return flat.view(self._shape) if self._shape else values[0]
 
 
-def _positions(quantity: Any, entries: int, called: str) -> Sequence[int]:
+def _positions(quantity: Any, entries: int, called: str) -> list[int]:
     if not isinstance(quantity, Iterable) or isinstance(quantity, str):
         raise ValueError(
             f"quantity must be a function of x, or a list of positions in x, such as [0, 2], not {quantity!r}."
         )
-    for index in quantity:
+    positions = list(quantity)
+    for index in positions:
         checks.whole(f"every position in {called}", index)
         if index >= entries:
             raise ValueError(f"{called} asks for entry {index}, but x has entries 0 to {entries - 1}.")
-    return list(quantity)
+    return positions
 
 
 def _evaluated(quantity: Callable[[Any], Tensor], structure: Structure[X], flat: Tensor) -> Tensor:

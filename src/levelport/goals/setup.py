@@ -279,6 +279,9 @@ def _judge(setup: Setup[Any], rise: float, ends: int | None, advice: str) -> Non
         if not all_finite(hessian.reshape(-1)):
             setup.trouble = "the Hessian at x is not finite"
             return
+        if setup.bounds is not None:  # on a bound f may be of fourth order, and rises over a length of about 1
+            on = setup.bounds.near(point.x, _STATIONARY)
+            hessian.diagonal()[on] = hessian.diagonal()[on].clamp_min(rise)
         setup.chart = Chart.whitening(point.x, hessian, 1.0)
         pulled = setup.chart.pull(point.gradient)
         setup.decrement = 0.5 * float(pulled @ pulled)

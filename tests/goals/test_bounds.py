@@ -153,3 +153,19 @@ def test_bad_bounds_are_named() -> None:
             levelport.interval(lambda v: (v**2).sum(), x, rise=1.0, bounds=bounds)
     with pytest.raises(ObjectiveError, match="outside its bounds"):
         levelport.interval(lambda v: (v**2).sum(), x, rise=1.0, bounds=(1.0, None))
+
+
+@pytest.mark.parametrize("start", [0.0, 1e-9, 1e-3, 4.0])
+@pytest.mark.parametrize("bounds", [(0.0, None), (0.0, 5.0)], ids=["one side", "two sides"])
+@pytest.mark.parametrize("unit", [1.0, 1e-8])
+def test_refine_leaves_a_bound(start: float, bounds: object, unit: float) -> None:
+    """Where x' = 0, or all but 0, no gradient leads to the minimum inside."""
+    x = torch.full((2,), start, dtype=torch.float64)
+    f = tilted((1.0, 2.0))
+    result = levelport.interval(lambda v: unit * f(v), x, rise=0.5 * unit, bounds=bounds, refine=True)
+    half = math.sqrt(0.5 / 0.75)
+    expected = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    assert result.success
+    assert torch.allclose(result.x, expected, rtol=1e-6)
+    assert torch.allclose(result.lower, expected - half, atol=2e-3 * half)
+    assert torch.allclose(result.upper, expected + half, atol=2e-3 * half)

@@ -46,9 +46,8 @@ class Bounds:
         if isinstance(bounds, Mapping) or not hasattr(bounds, "__len__") or len(bounds) == 0:
             raise ValueError(_FORM)
         if isinstance(bounds[0], tuple | list) and len(bounds) == x.numel() and all(len(pair) == 2 for pair in bounds):
-            sides: list[Any] = [[-math.inf if a is None else a for a, _ in bounds], None]
-            sides[1] = [math.inf if b is None else b for _, b in bounds]
-            lower, upper = (torch.tensor(side, dtype=x.dtype, device=x.device) for side in sides)
+            numbers = [(-math.inf if a is None else a, math.inf if b is None else b) for a, b in bounds]
+            lower, upper = torch.tensor(numbers, dtype=x.dtype, device=x.device).unbind(1)
         elif len(bounds) == 2:
             lower, upper = (
                 _side(side, fill, structure, x) for side, fill in zip(bounds, (-math.inf, math.inf), strict=True)
@@ -73,18 +72,18 @@ class Bounds:
         _, first, second = self.outer(u)
         return first.abs() < share * second.abs()
 
-    def set_scale(self, point: Point, rise: float) -> None:
-        """The scale s of one-sided bounds, from the minimizer; to first order where many entries may lie on theirs."""
+    def set_scale(self, point: Point, rise: float, share: float = _BESIDE) -> None:
+        """The scale s of one-sided bounds: t up to ``share`` of t; to first order where many entries may be beside."""
         distance, g = self._sign * (point.x - self._edge), point.gradient.abs()
         curvature = torch.zeros_like(g)
-        beside = (self._one & ~(distance * g > _BESIDE * rise)).nonzero().flatten()
+        beside = (self._one & ~(distance * g > share * rise)).nonzero().flatten()
         for entry in beside if len(beside) <= _MOST else ():
             direction = torch.zeros_like(g)
             direction[entry] = 1.0
             curvature[entry] = point.hvp(direction)[entry].clamp_min(0.0)
         length = 2.0 * rise / (g + torch.hypot(g, (2.0 * rise * curvature).sqrt()))
         length = torch.where((length > 0.0) & torch.isfinite(length), length, 1.0)
-        self._scale = torch.where(self._one, torch.where(distance > _BESIDE * length, distance, length), self._scale)
+        self._scale = torch.where(self._one, torch.where(distance > share * length, distance, length), self._scale)
 
     def inner(self, x: Tensor) -> Tensor:
         """u of x."""

@@ -135,7 +135,7 @@ class Setup(Generic[X]):
         found = find_end(task, aim, spent, begin)
         if self.bounds is not None:
             for _ in range(_RESTARTS):
-                beside = self._beside(task, found)
+                beside = self._beside(task, found, sign)
                 if beside is None:
                     break
                 again = find_end(task, aim, spent, beside)
@@ -188,7 +188,7 @@ class Setup(Generic[X]):
         iterations = end.iterations + again.iterations
         return replace(kept, cost=end.cost + again.cost, iterations=iterations, wald=end.wald), z
 
-    def _beside(self, task: Task, found: Search) -> Tensor | None:
+    def _beside(self, task: Task, found: Search, sign: float) -> Tensor | None:
         """A start off the bounds that an end could leave: where the Lagrangian falls away from the bound.
 
         In u such an end is stationary whatever lies beside it.
@@ -202,7 +202,7 @@ class Setup(Generic[X]):
             return None
         assert site.point.inner is not None
         assert reading.point.inner is not None
-        pull = reading.sign * reading.point.inner.gradient + found.price / task.region.unit * site.point.inner.gradient
+        pull = sign * reading.point.inner.gradient + found.price / task.region.unit * site.point.inner.gradient
         # x'' points from the bound into the interior.
         leaves = near & (self.bounds.outer(site.point.x)[2] * pull < 0.0)
         if not bool(leaves.any()):
@@ -249,9 +249,11 @@ def prepare(
     limits = None
     if bounds is not None:
         limits = Bounds.read(bounds, structure, flat)
+        if refine:
+            flat = _minimized(objective, limits, flat, rise)
         limits.set_scale(objective.at(flat, curvature=True), rise)
         objective, flat = Bounded(objective, limits), limits.inner(flat)
-    if refine:
+    elif refine:
         flat = find_minimum(objective, flat, max_steps=_NEWTON).x
     point = objective.at(flat, curvature=True)
     setup = Setup(objective, structure, point, limits, tol, budget, before)
@@ -267,6 +269,22 @@ def prepare(
         _judge(setup, rise, ends, advice)
     setup.cost = setup.spent
     return setup
+
+
+def _minimized(objective: Objective, bounds: Bounds, x: Tensor, rise: float) -> Tensor:
+    """The minimizer within bounds; again from beside those that f falls away from, where x' = 0 stops the search."""
+    steps = _NEWTON
+    for _ in range(_RESTARTS + 1):
+        point = objective.at(x, curvature=True)
+        bounds.set_scale(point, rise, share=1.0)  # a guess may be near a bound by chance
+        u = bounds.inner(x)
+        leaves = bounds.near(u, _OFF) & (bounds.outer(u)[2] * point.gradient < 0.0)
+        if steps < _NEWTON and not bool(leaves.any()):
+            break
+        u = torch.where(leaves, u + _OFF, u)
+        found = find_minimum(Bounded(objective, bounds), u, max_steps=_NEWTON)
+        x, steps = bounds.outer(found.x)[0], found.steps
+    return x
 
 
 def _judge(setup: Setup[Any], rise: float, ends: int | None, advice: str) -> None:

@@ -21,11 +21,13 @@ class NewtonStep:
         step: s; zero if the very first direction had no positive curvature.
         decrease: what the quadratic model predicts for s, ½ gᵀ(∇²f)⁻¹g when solved exactly.
         negative: whether a direction of negative curvature ended the solve; one that is flat ends it, too.
+        curvature: gᵀ∇²f g/‖g‖² where that was the very first one; 0 otherwise.
     """
 
     step: Tensor
     decrease: float = 0.0
     negative: bool = False
+    curvature: float = 0.0
 
     def or_downhill(self, gradient: Tensor) -> Tensor:
         """s, or -∇f where the solve found nothing: a direction of descent in either case."""
@@ -56,6 +58,8 @@ def newton_step(point: Point, *, tolerance: float, max_hvps: int) -> NewtonStep:
         noise = torch.finfo(residual.dtype).eps * bound  # below it the sign of the curvature means nothing
         if not curvature > noise:
             result.negative = curvature < -noise
+            if result.negative and result.decrease == 0.0:
+                result.curvature = curvature / energy
             break
         length = energy / curvature
         result.step.add_(length * search)  # a factor alpha= must not exceed the range of the dtype
@@ -114,6 +118,8 @@ def find_minimum(
             forcing = 1e-2 * min(0.1, math.sqrt(point.gradient_norm / initial))
             solved = newton_step(point, tolerance=forcing, max_hvps=min(2000, 10 * objective.dimension))
             convex, direction = convex and not solved.negative, solved.or_downhill(point.gradient)
+            if solved.curvature < 0.0:  # a length that does not depend on the unit of f
+                direction = direction / -solved.curvature
         following = _armijo(objective, point, direction)
         if following is None:
             following = objective.at(point.x + direction, curvature=True)

@@ -54,6 +54,9 @@ def test_statsmodels_glm_and_discrete() -> None:
     assert ratio.upper == pytest.approx(float(expected.upper[1].exp()), rel=1e-3)
     with pytest.raises(ValueError, match="no free parameter 'slope'"):
         interval(fit, ["slope"], confidence=0.95)
+    for position in (3, -1, 1.5):
+        with pytest.raises(ValueError, match=f"no free parameter {position}; there are const"):
+            interval(fit, [position], confidence=0.95)
 
 
 def test_statsmodels_gaussian_scale_is_fixed() -> None:

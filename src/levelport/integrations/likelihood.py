@@ -58,7 +58,7 @@ class Likelihood:
         self, quantity: Any, known: Sequence[str], names: Sequence[str] | None, **options: Any
     ) -> IntervalResult[torch.Tensor]:
         """:func:`levelport.interval` within the bounds; parameters may be given by their names, ``known``."""
-        if isinstance(quantity, str):
+        if isinstance(quantity, str | int):
             quantity = [quantity]
         if quantity is not None and not callable(quantity):
             quantity = [_position(entry, known) for entry in quantity]
@@ -119,7 +119,7 @@ class Likelihood:
 
 
 def _position(entry: Any, known: Sequence[str]) -> int:
-    if not isinstance(entry, str):
+    if entry in range(len(known)):
         return int(entry)
     if entry not in known:
         raise ValueError(f"there is no free parameter {entry!r}; there are {', '.join(known)}.")

@@ -53,6 +53,31 @@ def test_collinear_columns() -> None:
     assert float(((prediction.lower - small.lower) / half).abs().max()) <= 1e-3
 
 
+@pytest.mark.parametrize("scale", [4.0, 20.0])
+def test_steep_quantities_are_not_unbounded(scale: float) -> None:
+    """exp(20 w), an odds ratio, ends at 1e15 Wald widths, and at a finite value."""
+    result = levelport.interval(
+        lambda v: 0.5 * (v**2).sum(), torch.zeros(2, dtype=DTYPE), lambda v: torch.exp(scale * v[0]), rise=2.0
+    )
+    assert result.success
+    assert math.log(result.upper) == pytest.approx(2.0 * scale, abs=0.01 * scale)
+
+
+@pytest.mark.parametrize("shift", [1e-12, 1e-6, 1e-3, 1e-2])
+def test_nearly_stationary_quantities(shift: float) -> None:
+    """The Wald width of a product beside its saddle, and of a square beside its minimum, says nothing of the ends."""
+    result = levelport.interval(
+        lambda v: 0.5 * (v**2).sum(),
+        torch.zeros(2, dtype=DTYPE),
+        lambda v: torch.stack([(v[0] + shift) * (v[1] + shift), (v[0] + shift) ** 2]),
+        rise=2.0,
+    )
+    assert result.success
+    upper = torch.tensor([(math.sqrt(2.0) + shift) ** 2, (2.0 + shift) ** 2], dtype=DTYPE)
+    assert torch.allclose(result.upper, upper, rtol=0.0, atol=4e-3)
+    assert torch.allclose(result.lower, torch.tensor([-2.0, 0.0], dtype=DTYPE), rtol=0.0, atol=4e-3)
+
+
 def test_unbounded_is_said_early() -> None:
     result = levelport.interval(lambda v: (v**2 / (1.0 + v**2)).sum(), torch.zeros(1, dtype=DTYPE), rise=2.0)
     assert statuses(result) == ["UNBOUNDED", "UNBOUNDED"]

@@ -177,9 +177,11 @@ def _improve(
                 stopped = stopped or bool(callback(ImproveRow(row[0], sign * row[1], row[2])))
 
         state.watch = watch
-        feasible_sqp(region, aim, state, Pairs(_MEMORY), tol=tol, max_iterations=max_iterations, spent=spent)
+        feasible_sqp(region, aim, state, Pairs(_MEMORY), tol=tol, steps=max_iterations, spent=spent)
         point, reached = state.site.point, state.reading.point
-        status = _status(state)
+        ended = ImproveStatus.STALLED if state.stalled else ImproveStatus.BUDGET
+        kind = ImproveStatus.INTERIOR if state.interior else ImproveStatus.CERTIFIED
+        status = kind if state.converged else ended
         if pair.unused is not None and point is not start:
             point, reached, unused_change, share = _checked(pair, start, point, reached, sign, region.level, rise)
             if share < 1.0:
@@ -207,12 +209,6 @@ def _improve(
         trace=tuple(ImproveRow(f, sign * h, sine) for f, h, sine in state.trace),
     )
     return result, point
-
-
-def _status(state: Descent) -> ImproveStatus:
-    if state.converged:
-        return ImproveStatus.INTERIOR if state.interior else ImproveStatus.CERTIFIED
-    return ImproveStatus.STALLED if state.stalled else ImproveStatus.BUDGET
 
 
 def _checked(

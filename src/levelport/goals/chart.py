@@ -36,14 +36,12 @@ class Chart:
         center: x at z = 0.
         matrix: T.
         inverse: T⁻¹, as a matrix or a number.
-        flat: number of directions whose curvature was raised to the floor.
         least: smallest eigenvalue of the Hessian scaled to unit diagonal; NaN where there is no matrix.
     """
 
     center: Tensor
     matrix: Tensor | float = 1.0
     inverse: Tensor | float = 1.0
-    flat: int = 0
     least: float = math.nan
 
     @classmethod
@@ -53,12 +51,11 @@ class Chart:
         D = H.diagonal().abs()
         D = torch.where(torch.finfo(H.dtype).tiny < D, D, torch.full_like(D, float(D.max()) or 1.0)).sqrt()
         e, V = torch.linalg.eigh(H / D[:, None] / D)
-        floor = 1e3 * torch.finfo(center.dtype).eps * len(D)
-        raised = e.abs().clamp_min(floor)
+        raised = e.abs().clamp_min(1e3 * torch.finfo(center.dtype).eps * len(D))
         root = raised.rsqrt() * math.sqrt(rise)
         T = (V * root) @ V.T / D[:, None]
         inverse = (V / root) @ V.T * D
-        return cls(center, T, inverse, int((e.abs() < floor).sum()), float(e[0]))
+        return cls(center, T, inverse, float(e[0]))
 
     @property
     def whitens(self) -> bool:

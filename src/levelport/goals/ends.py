@@ -33,6 +33,7 @@ _LARGEST = 100  # dimension up to which there is a second look, which takes as m
 _SOFT = 0.5  # curvature along the level, relative to that at the minimizer, below which a farther end may lie behind
 _LENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # at which it is looked for, where the region's radius is about 1.4
 _MORE = 1e-3  # slack that a point there must have gained
+_BESIDE = 0.1  # distance from the minimizer up to which a stationary point of the quantity may be a saddle
 _ITERATIONS = 3000
 _SHRINKINGS = 12
 _DESCENT = 100  # steps into a smaller region
@@ -55,11 +56,16 @@ class Task:
     recycled: Recycled | None = None
     at_bound: bool = False
 
+    def length(self, z: Tensor) -> float:
+        """‖z‖ in the metric of the Hessian at the minimizer, in which the region's radius is about 1.4."""
+        image = z if self.recycled is None else self.recycled.image(z)
+        return math.sqrt(max(0.0, float(z @ image)))
+
 
 def find_end(task: Task, aim: Aim, spent: Callable[[], bool], begin: Tensor | None = None) -> Search:
     """Search for the end of h in the direction of ``aim``, from the minimizer or from ``begin``."""
     origin = aim.at(task.start)
-    search = Search(task.start, origin, origin.value)
+    search = Search(task.start, origin, origin.value, task.length)
     if not origin.finite:
         return _failed(search, f"at x the quantity is {origin.point.value}, or its gradient is not finite")
     if begin is not None:
@@ -70,7 +76,7 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], begin: Tensor | No
     if moved:
         search.reading = aim.at(search.site)
     if begin is None and moved and (not search.reading.finite or _stationary(search.reading)):
-        return _failed(Search(task.start, origin, origin.value), "the quantity does not change around x")
+        return _failed(Search(task.start, origin, origin.value, task.length), "the quantity does not change around x")
     tol, exact = task.tol, True
     if task.recycled is not None:
         exact = task.recycled.solve(search.reading.gradient, relative=_INEXACT, stop=lambda _: spent())
@@ -80,7 +86,7 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], begin: Tensor | No
         search.wald = math.sqrt(2.0 * float(p @ (p if task.recycled is None else task.recycled(p))))
     pairs = Pairs.around_identity(task.recycled)
     repeated_wald(task.region, aim, search, pairs, tol=tol, steps=STEPS, spent=spent)
-    if search.too_far(search.reading):
+    if search.too_far(search.site, search.reading):
         search.status = EndStatus.UNBOUNDED
     elif not (search.converged and exact and search.least >= _BENT):
         _take_over(task, aim, search, spent)
@@ -89,6 +95,10 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], begin: Tensor | No
         if search.status is not EndStatus.BUDGET:
             search.status = EndStatus.CERTIFIED if moved else EndStatus.FAILED
         search.detail = "the quantity is stationary at x" if moved else "no step improves the quantity"
+    beside = search.status is EndStatus.CERTIFIED and search.site.slack > _MORE and task.length(search.site.z) < _BESIDE
+    if beside and begin is None and not moved:  # perhaps a saddle of the quantity
+        again = find_end(task, aim, spent, _displaced(task).z)
+        search = again if search.width(again.reading) > (1.0 + task.tol) * search.width(search.reading) else search
     if task.region.lowest.site is not None and search.status is not EndStatus.FAILED:
         search.status = EndStatus.NEW_MINIMUM
     return search
@@ -136,7 +146,7 @@ def descended(task: Task, z: Tensor) -> Tensor | None:
     def entered() -> bool:
         return state.reading.value <= task.region.level
 
-    feasible_sqp(around, aim, state, metric, tol=_ANGLES[0], max_iterations=_DESCENT, spent=entered)
+    feasible_sqp(around, aim, state, metric, tol=_ANGLES[0], steps=_DESCENT, spent=entered)
     return state.site.z if entered() else None
 
 
@@ -147,16 +157,17 @@ def _take_over(task: Task, aim: Aim, search: Search, spent: Callable[[], bool]) 
     metric = Pairs.around_identity(task.recycled, scale=scale)
 
     def stop() -> bool:
-        return spent() or search.too_far(state.reading)
+        return spent() or search.too_far(state.site, state.reading)
 
     search.status = EndStatus.CURVED
     for tol in _ANGLES:
         state.converged = state.stalled = False
-        feasible_sqp(task.region, aim, state, metric, tol=tol, max_iterations=_ITERATIONS, spent=stop)
+        feasible_sqp(task.region, aim, state, metric, tol=tol, steps=_ITERATIONS, spent=stop)
         width = search.width(state.reading)
         if state.interior or stop() or not (state.converged or state.stalled) or not width > 0.0:
             break
-        look = second_look(task.region, aim, state.site, state.reading) if _affordable(task) else None
+        affordable = task.region.chart.whitens and task.start.z.numel() <= _LARGEST
+        look = second_look(task.region, aim, state.site, state.reading) if affordable else None
         if look is None:
             search.detail = "no second look at the end was possible"
             break
@@ -170,7 +181,7 @@ def _take_over(task: Task, aim: Aim, search: Search, spent: Callable[[], bool]) 
         search.detail = f"a Newton step along the level predicts {look.gain / width:.1g} of the half width more"
         if not math.isfinite(look.gain):
             search.detail = "along the level the curvature is not positive, as far as its digits tell"
-    if search.too_far(state.reading):
+    if search.too_far(state.site, state.reading):
         search.status = EndStatus.UNBOUNDED
     elif state.interior:
         search.status = EndStatus.CERTIFIED
@@ -179,11 +190,6 @@ def _take_over(task: Task, aim: Aim, search: Search, spent: Callable[[], bool]) 
     search.site, search.reading, search.price = state.site, state.reading, state.price
     search.iterations += state.iterations
     search.angle = _angle(state.site, state.reading, metric)
-
-
-def _affordable(task: Task) -> bool:
-    """Return True if a second look takes no more products than a common search."""
-    return task.region.chart.whitens and task.start.z.numel() <= _LARGEST
 
 
 def _behind(task: Task, aim: Aim, state: Descent, look: SecondLook) -> tuple[Site, Reading] | None:

@@ -77,14 +77,7 @@ class Descent:
 
 
 def feasible_sqp(
-    region: Region,
-    aim: Aim,
-    state: Descent,
-    pairs: Pairs,
-    *,
-    tol: float,
-    max_iterations: int,
-    spent: Callable[[], bool],
+    region: Region, aim: Aim, state: Descent, pairs: Pairs, *, tol: float, steps: int, spent: Callable[[], bool]
 ) -> None:
     """Lower sign·h from ``state.site`` until it converges, stalls, or a limit is reached."""
     failures = flat = 0
@@ -102,7 +95,7 @@ def feasible_sqp(
         if state.interior or (state.sine <= tol and state.price * slack <= max(tol * (state.origin - h), resolution)):
             state.converged = True
             return
-        if state.iterations >= max_iterations or spent():
+        if state.iterations >= steps or spent():
             return
         fresh = len(pairs) == 0
         if pairs.scale is None:
@@ -129,11 +122,7 @@ def feasible_sqp(
         if step.price > 0.0:
             bend = 0.7 * search.bend
         new_site, new_reading = found
-        pairs.learn(
-            new_site.z - site.z,
-            (new_reading.gradient - p) + step.price * (new_site.gradient - g),
-            damp=True,
-        )
+        pairs.learn(new_site.z - site.z, (new_reading.gradient - p) + step.price * (new_site.gradient - g), damp=True)
         flat = flat + 1 if h - new_reading.value <= max(resolution, 1e-9 * (state.origin - h)) else 0
         state.site, state.reading = new_site, new_reading
         state.iterations += 1
@@ -144,7 +133,7 @@ def feasible_sqp(
 
 
 @dataclass(frozen=True)
-class _Model:
+class _Step:
     """The solution of the quadratic model: d, its price μ, v = B⁻¹g where the level is active, and the numbers."""
 
     d: Tensor
@@ -155,7 +144,7 @@ class _Model:
     curvature: float
 
 
-def _model(p: Tensor, g: Tensor, slack: float, pairs: Pairs) -> _Model | None:
+def _model(p: Tensor, g: Tensor, slack: float, pairs: Pairs) -> _Step | None:
     u = pairs.solve(-p)
     gu = float(g @ u)
     d, v, gv, price = u, None, 0.0, 0.0
@@ -169,23 +158,16 @@ def _model(p: Tensor, g: Tensor, slack: float, pairs: Pairs) -> _Model | None:
     slope = -float(p @ d)
     if not 0.0 < slope < math.inf:
         return None
-    return _Model(d, v, gv, price, slope, slope - price * slack if price > 0.0 else slope)
+    return _Step(d, v, gv, price, slope, slope - price * slack if price > 0.0 else slope)
 
 
 class _LineSearch:
     """Trial points x + a d - t v: feasible first, then Armijo on h."""
 
     def __init__(
-        self,
-        region: Region,
-        aim: Aim,
-        state: Descent,
-        step: _Model,
-        bend: float,
-        pairs: Pairs,
-        spent: Callable[[], bool],
+        self, region: Region, aim: Aim, state: Descent, step: _Step, bend: float, pairs: Pairs, stop: Callable[[], bool]
     ) -> None:
-        self.region, self.aim, self.state, self.step, self.pairs, self.spent = region, aim, state, step, pairs, spent
+        self.region, self.aim, self.state, self.step, self.pairs, self.stop = region, aim, state, step, pairs, stop
         self.guess, self.bend = bend, 0.0
         self.v, self.gv = step.v, step.gv
         self.floor = 4.0 * torch.finfo(region.objective.dtype).eps * abs(region.level) / region.unit
@@ -195,7 +177,7 @@ class _LineSearch:
         eps = torch.finfo(self.region.objective.dtype).eps
         a = 1.0
         for _ in range(_TRIALS):
-            if self.spent():
+            if self.stop():
                 return None
             site, t = self._feasible(a)
             if site is None:

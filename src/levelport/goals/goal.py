@@ -86,11 +86,6 @@ class Reading:
         self._aim = aim
 
     @property
-    def sign(self) -> float:
-        """Of h: -1 for an upper end."""
-        return self._aim.sign
-
-    @property
     def value(self) -> float:
         """sign·h."""
         return self._aim.sign * self.point.value

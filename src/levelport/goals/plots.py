@@ -18,11 +18,9 @@ def axes(ax: Any, *, height: float = 4.0) -> Any:
         return ax
     try:
         import matplotlib.pyplot as plt
-        from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("plots need matplotlib: pip install 'levelport[plot]'.") from error
-    figure: Figure = plt.figure(figsize=(6.4, height), layout="constrained")
-    return figure.add_subplot()
+    return plt.figure(figsize=(6.4, height), layout="constrained").add_subplot()
 
 
 def plot_interval(result: IntervalResult[Any], ax: Any = None) -> Any:
@@ -75,7 +73,6 @@ def plot_profile(result: ProfileResult[Any], name: str | None = None, ax: Any = 
     index = result.names.index(name)
     ax = axes(ax)
     estimate, ends = result.estimates[index], result.ends[index]
-    label: str | None = "profile"
     for side in (0, 1):
         points = [(0.0, estimate, True)]  # √rise, value, certified
         points += [
@@ -88,8 +85,7 @@ def plot_profile(result: ProfileResult[Any], name: str | None = None, ax: Any = 
             for (s, a, _), (t, b, _) in pairwise(points)
             for k in range(11)
         ]
-        ax.plot([v for _, v in fine], [s * s for s, _ in fine], "-", color=_SURE, label=label)
-        label = None
+        ax.plot([v for _, v in fine], [s * s for s, _ in fine], "-", color=_SURE, label=None if side else "profile")
         for root, value, sure in points[1:]:
             ax.plot([value], [root * root], "o", ms=4, color=_SURE if sure else _UNSURE)
     half = 0.5 * (ends[0][1].wald - ends[0][0].wald)

@@ -62,7 +62,7 @@ class Recycled:
             energy = float(r @ search)
             if value > 0.0 and self._scale * energy <= eps * value:
                 return True
-            image = self._times(search)
+            image = self.image(search)
             curvature, size = float(search @ image), float(image @ image)
             if not (size > 0.0 and curvature > eps * math.sqrt(float(search @ search)) * math.sqrt(size)):
                 break
@@ -80,6 +80,7 @@ class Recycled:
                 return True
         return False
 
-    def _times(self, s: Tensor) -> Tensor:
+    def image(self, s: Tensor) -> Tensor:
+        """H s."""
         chart = self._region.chart
         return chart.pull(self._start.point.hvp(chart.push(s).to(self._region.objective.dtype))) / self._region.unit

@@ -32,7 +32,8 @@ from levelport.goals.goal import Aim, Reading, sine_of_opposition
 from levelport.goals.pairs import Pairs
 from levelport.goals.result import EndStatus
 
-FAR = 100.0  # Wald widths after which there is no end
+FAR = 100.0  # Wald widths after which there is no end, unless z is still near: an odds ratio may grow as much
+_ENDLESS = 1e30  # Wald widths after which there is none in any case, as for exp of what is unbounded
 _OUTSIDE = 4.0  # excess over the level, in units of the rise and of the model's own drop, from which to shorten
 _INSIDE = 0.2  # share of the tolerance by which steps aim below the level
 _LEFT = 0.5  # slack after a step from which the step is doubled
@@ -40,6 +41,7 @@ _TILT = 0.07  # share of the first step that goes across the quantity's gradient
 _LEAST_ENTRY = 0.4  # of that direction, whose largest is 1: an axis of symmetry may be any
 _AGREES = 0.7, 1.4  # F after the first Wald step, where the model says 1
 _LONG = 0.3  # predicted gain over the width from which a step counts as long
+_OTHER = 0.1  # share to which κ falls, where h was nearly stationary, from which pairs made with it are dropped
 _ANGLE = 1e-2  # sin ∠(p, -g) at an end: the gain left is its square over twice the curvature, which may be small
 
 
@@ -50,6 +52,7 @@ class Search:
     Attributes:
         site, reading: the best point so far: F and its gradient, sign·h and its gradient.
         origin: sign·h at the minimizer.
+        length: of z in the metric of the Hessian there.
         wald: half the Wald interval's width; NaN where the search does not begin at the minimizer.
         price: μ of the last model, in units of F.
         angle: sin ∠(p, -g) in the metric of B⁻¹.
@@ -64,6 +67,7 @@ class Search:
     site: Site
     reading: Reading
     origin: float
+    length: Callable[[Tensor], float]
     wald: float = math.nan
     price: float = math.nan
     angle: float = math.nan
@@ -79,16 +83,17 @@ class Search:
         """How far h has come."""
         return max(self.origin - reading.value, 0.0)
 
-    def too_far(self, reading: Reading) -> bool:
-        """Return True if h has come so far that there is no end."""
-        return self.width(reading) > FAR * (self.first if math.isnan(self.wald) else self.wald)
+    def too_far(self, site: Site, reading: Reading) -> bool:
+        """Return True if h and x have come so far that there is no end."""
+        width, unit = self.width(reading), self.first if math.isnan(self.wald) else self.wald
+        return width > _ENDLESS * unit or (width > FAR * unit and self.length(site.z) > FAR)
 
 
 def repeated_wald(
     region: Region, aim: Aim, search: Search, pairs: Pairs, *, tol: float, steps: int, spent: Callable[[], bool]
 ) -> None:
     """Lower sign·h from ``search.site`` until it converges to ``tol`` times the width, fails, or a limit is reached."""
-    failures = 0
+    failures, kappa = 0, 0.0
     eps = torch.finfo(region.objective.dtype).eps
     while search.iterations < steps:
         site, p, g = search.site, search.reading.gradient, search.site.gradient
@@ -99,7 +104,10 @@ def repeated_wald(
             return
         # Aim inside the level by a part of the tolerance: a trial point that is just outside has to be pulled back.
         inside = min(_INSIDE * tol, site.slack + 0.25 * gv)
-        kappa = math.sqrt((2.0 * (site.slack - inside) + gv) / pw)
+        kappa, last = math.sqrt((2.0 * (site.slack - inside) + gv) / pw), kappa
+        if kappa < _OTHER * last and aim.constant is None:
+            pairs.forget()
+            continue
         d = -v - kappa * w
         if math.isnan(search.first) and region.chart.whitens:
             d = _tilted(d, p)
@@ -115,7 +123,7 @@ def repeated_wald(
             if region.chart.whitens:
                 search.least = pairs.least_curvature(g)
             return
-        if search.too_far(search.reading) or spent():
+        if search.too_far(site, search.reading) or spent():
             return
         found = _Step(region, aim, search, d, v, gv, gain).take()
         if found is None:
@@ -168,12 +176,8 @@ class _Step:
         z = self.search.site.z + self.a * self.d
         return self.region.at(z - self.t * self.v if self.t else z)
 
-    def _moved(self, a: float) -> Site:
-        self.a = a
-        return self.trial()
-
-    def shorten(self, factor: float) -> Site:
-        """Towards the start: the way along d by ``factor``, the way back, which is of second order, by its square."""
+    def scaled(self, factor: float) -> Site:
+        """The way along d times ``factor``, the way back, which is of second order, times its square."""
         self.a *= factor
         self.t *= factor * factor
         return self.trial()
@@ -221,7 +225,7 @@ class _Step:
         """Double a step after which most of the slack is left, contrary to the model: f is flatter than it says."""
         while site.slack > _LEFT and self.a * self.gain <= FAR * self.search.wald:
             start = self.a
-            middle, longer = (self._moved(factor * start) for factor in (1.5, 2.0))
+            middle, longer = self.scaled(1.5), self.scaled(2.0 / 1.5)
             if not (longer.feasible and middle.feasible):
                 self.a = start
                 break
@@ -235,7 +239,7 @@ class _Step:
         for _ in range(12):
             if site.feasible and all(self.region.at(start.z + c * (site.z - start.z)).feasible for c in shares):
                 return site
-            site = self.shorten(0.4)
+            site = self.scaled(0.4)
         return None
 
     def _lower(self, site: Site) -> tuple[Site, Reading] | None:
@@ -245,5 +249,5 @@ class _Step:
                 reading = self.aim.at(site)
                 if math.inf > before - reading.value >= 1e-4 * self.a * self.gain and reading.finite:
                     return site, reading
-            site = self.shorten(0.4)
+            site = self.scaled(0.4)
         return None

@@ -263,9 +263,7 @@ def prepare(
         objective.verify_deterministic(point)
         advice = "Pass the minimizer, or refine=True to minimize from x first."
         if refine:
-            advice = (
-                "refine=True did not reach a minimum from x: f may have none, as for separable data. Start elsewhere."
-            )
+            advice = "refine=True reached no minimum from x: f may have none, as for separable data. Start elsewhere."
         _judge(setup, rise, ends, advice)
     setup.cost = setup.spent
     return setup
@@ -281,8 +279,7 @@ def _minimized(objective: Objective, bounds: Bounds, x: Tensor, rise: float) -> 
         leaves = bounds.near(u, _OFF) & (bounds.outer(u)[2] * point.gradient < 0.0)
         if steps < _NEWTON and not bool(leaves.any()):
             break
-        u = torch.where(leaves, u + _OFF, u)
-        found = find_minimum(Bounded(objective, bounds), u, max_steps=_NEWTON)
+        found = find_minimum(Bounded(objective, bounds), torch.where(leaves, u + _OFF, u), max_steps=_NEWTON)
         x, steps = bounds.outer(found.x)[0], found.steps
     return x
 

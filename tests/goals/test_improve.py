@@ -41,6 +41,23 @@ def test_interior_stationary_point() -> None:
     assert result.price == 0.0
 
 
+@pytest.mark.parametrize("rise", [1.0, 1e6])
+@pytest.mark.parametrize("x", [1e-3, 1.0])
+def test_linear_goal_finds_a_far_level_at_little_cost(x: float, rise: float) -> None:
+    """Its gradient never changes, so nothing tells how long a step should be before the level is met."""
+    start = torch.full((3,), x, dtype=torch.float64)
+    result = levelport.improve(lambda v: v.square().sum(), start, lambda v: v[0] + 2.0 * v[1], rise=rise)
+    assert result.status is ImproveStatus.CERTIFIED
+    assert result.goal == pytest.approx(-math.sqrt(5.0 * result.level), rel=1e-6)
+    assert result.cost.gradient_equivalents < 60.0
+
+
+def test_no_level_at_all_returns_finite_values() -> None:
+    result = levelport.improve(lambda v: v.square().sum(), torch.ones(1), lambda v: v.sum(), rise=math.inf)
+    assert math.isfinite(result.value)
+    assert result.goal < -1e18
+
+
 def test_distance_goes_by_the_keys_of_x() -> None:
     x = {"a": torch.zeros(1), "b": torch.zeros(2)}
     result = levelport.improve(

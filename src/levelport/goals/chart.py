@@ -98,9 +98,9 @@ class Site:
 
     @property
     def feasible(self) -> bool:
-        """True if f(x) ≤ level, in the numbers of f itself."""
+        """True if f(x) ≤ level, in the numbers of f itself, and no overflow where the level is infinite."""
         self._region.lowest.see(self)
-        return self.point.value <= self._region.level
+        return self.point.value <= self._region.level and self.point.value < math.inf
 
     @property
     def excess(self) -> float:

@@ -28,6 +28,7 @@ from levelport.goals.goal import Aim, Reading, sine_of_opposition
 from levelport.goals.pairs import Pairs
 
 _FIRST = 1e-2  # length of the first step, relative to x
+_LONGER = 4.0  # factor of the next one where h has been linear
 _VANISHED = 1e-3  # share of ‖p‖, in units of the tolerance, at which it has vanished
 _TRIALS = 25
 _FLAT = 20  # steps in a row whose gain is at the resolution of h before the search gives up
@@ -122,7 +123,10 @@ def feasible_sqp(
         if step.price > 0.0:
             bend = 0.7 * search.bend
         new_site, new_reading = found
-        pairs.learn(new_site.z - site.z, (new_reading.gradient - p) + step.price * (new_site.gradient - g), damp=True)
+        change = (new_reading.gradient - p) + step.price * (new_site.gradient - g)
+        pairs.learn(new_site.z - site.z, change, damp=True)
+        if len(pairs) == 0 and pairs.scale is not None and not bool(change.any()):
+            pairs.forget(_LONGER * pairs.scale)  # h is linear, and nothing tells yet how far the level is
         flat = flat + 1 if h - new_reading.value <= max(resolution, 1e-9 * (state.origin - h)) else 0
         state.site, state.reading = new_site, new_reading
         state.iterations += 1

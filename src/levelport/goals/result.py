@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic
 from levelport.goals.plots import plot_contour, plot_interval, plot_profile
 from levelport.objective import Cost
 from levelport.objectives.structure import X
+from levelport.solvers.result import Judged
 
 _STATUSES = "lower_status", "upper_status", "status"  # in rows
 
@@ -53,23 +54,6 @@ class ImproveStatus(Enum):
     def success(self) -> bool:
         """True if the KKT conditions hold at the point returned."""
         return self in (ImproveStatus.CERTIFIED, ImproveStatus.INTERIOR)
-
-
-class Judged:
-    """What has a status, and perhaps details of it."""
-
-    status: EndStatus | ImproveStatus
-    detail: str
-
-    @property
-    def success(self) -> bool:
-        """True if the status is one of success."""
-        return self.status.success
-
-    @property
-    def message(self) -> str:
-        """The status as a sentence, with details."""
-        return f"{self.status.value} ({self.detail})" if self.detail else self.status.value
 
 
 @dataclass(frozen=True)

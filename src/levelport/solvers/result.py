@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic
+from typing import Any, Generic
 
 from levelport.objective import Cost
 from levelport.objectives.structure import X
@@ -62,6 +62,23 @@ class TraceRow:
     cost: Cost
 
 
+class Judged:
+    """What has a status, and perhaps details of it."""
+
+    status: Any
+    detail: str
+
+    @property
+    def success(self) -> bool:
+        """True if the status is one of success."""
+        return bool(self.status.success)
+
+    @property
+    def message(self) -> str:
+        """The status as a sentence, with details."""
+        return f"{self.status.value} ({self.detail})" if self.detail else str(self.status.value)
+
+
 class SciPyNames:
     """SciPy's names for what a result has under other names as well."""
 
@@ -90,7 +107,7 @@ class SciPyNames:
 
 
 @dataclass(frozen=True)
-class TeleportResult(SciPyNames, Generic[X]):
+class TeleportResult(Judged, SciPyNames, Generic[X]):
     """The outcome of :func:`levelport.teleport`. Value and gradient were evaluated at the very ``x`` returned.
 
     Attributes:
@@ -117,16 +134,6 @@ class TeleportResult(SciPyNames, Generic[X]):
     detail: str
     trace: tuple[TraceRow, ...] = field(repr=False)
     moved: bool
-
-    @property
-    def success(self) -> bool:
-        """True if a KKT point or the target was reached."""
-        return self.status.success
-
-    @property
-    def message(self) -> str:
-        """The status as a sentence, with what the solver adds to it."""
-        return f"{self.status.value} ({self.detail})" if self.detail else self.status.value
 
     def __str__(self) -> str:
         return "\n".join(

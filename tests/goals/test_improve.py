@@ -220,6 +220,19 @@ def test_bad_arguments_are_named() -> None:
         levelport.improve(levelport.Batches(lambda a: a.sum(), [(x,)]), x, Norm())
 
 
+def test_errors_of_a_goal_over_a_module_name_the_goal() -> None:
+    model = nn.Linear(2, 1)
+    constant = torch.ones(2, requires_grad=True)
+    for goal, words in (
+        (lambda: constant.sum(), "the goal does not depend"),
+        (lambda: 1.0, "the goal returned a float"),
+    ):
+        with pytest.raises(ObjectiveError, match=words):
+            levelport.improve(lambda: model.weight.square().sum(), model, goal)
+    with pytest.raises(ValueError, match="goal is the class Norm"):
+        levelport.improve(lambda: model.weight.square().sum(), model, Norm)  # type: ignore[arg-type]
+
+
 def test_non_finite_start_is_a_status() -> None:
     result = levelport.improve(lambda v: v.log().sum(), -torch.ones(2), Norm())
     assert result.status is ImproveStatus.NON_FINITE_START

@@ -169,6 +169,8 @@ def test_scipy_bounds_of_either_kind() -> None:
         assert result.ends[0][0].status is EndStatus.AT_BOUND
         assert result.lower.tolist() == pytest.approx([0.0, 2.0], abs=5e-3)
         assert result.upper.tolist() == pytest.approx([1.25, 4.0], abs=5e-3)
+    with pytest.raises(ValueError, match="for each of 2 entries, not 1"):
+        interval(fit, square, rise=1.0, bounds=[(0, 9)])
 
 
 @pytest.mark.parametrize("derivatives", [True, False])

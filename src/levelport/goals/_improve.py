@@ -19,7 +19,7 @@ from levelport.goals.pairs import Pairs
 from levelport.goals.result import ImproveResult, ImproveRow, ImproveStatus
 from levelport.objective import Objective, ObjectiveError, Point
 from levelport.objectives.batches import Batches, Loss
-from levelport.objectives.function import FunctionObjective, as_objective
+from levelport.objectives.function import LOSS, FunctionObjective, as_objective
 from levelport.objectives.isolation import full_precision
 from levelport.objectives.parameters import ParametersObjective
 from levelport.objectives.structure import Structure, X
@@ -80,6 +80,8 @@ def improve(
     checks.whole("max_iterations", max_iterations, at_least=1)
     if callback is not None:
         checks.function("callback", callback, of="row")
+    if isinstance(goal, type):
+        raise ValueError(f"goal is the class {goal.__name__}; pass an instance of it, such as Norm().")
     began = time.perf_counter()
     pair: _Pair[X] = _live(fun, x, goal) if isinstance(x, nn.Module) else _plain(fun, x, goal)
     try:
@@ -112,8 +114,6 @@ def _plain(fun: Any, x: X, goal: Any) -> _Pair[X]:
     objective, structure, flat = as_objective(fun, x)
     if not isinstance(goal, Objective):
         checks.function("goal", goal, of="x")
-        if isinstance(goal, type):
-            raise ValueError(f"goal is the class {goal.__name__}; pass an instance of it, such as Norm().")
         goal = FunctionObjective(goal, like=x, name="the goal")
     elif goal.dimension != objective.dimension or goal.dtype != objective.dtype or goal.device != objective.device:
         raise ObjectiveError(
@@ -127,8 +127,8 @@ def _live(fun: Any, module: nn.Module, goal: Any) -> _Pair[Any]:
     if isinstance(fun, Objective) or isinstance(goal, Objective):
         raise ObjectiveError("an Objective takes a flat vector for x, not a module: pass objective.initial_point().")
 
-    def over_parameters(loss: Loss | Batches) -> ParametersObjective:
-        return ParametersObjective(module.parameters(), loss)
+    def over_parameters(loss: Loss | Batches, name: str = LOSS) -> ParametersObjective:
+        return ParametersObjective(module.parameters(), loss, name=name)
 
     objective = over_parameters(fun)
     start = objective.current()
@@ -137,7 +137,7 @@ def _live(fun: Any, module: nn.Module, goal: Any) -> _Pair[Any]:
         moving = {name: parameter.detach() for name, parameter in module.named_parameters() if parameter.requires_grad}
         aim: Objective = FunctionObjective(goal, like=moving)
     else:
-        aim = FunctionObjective(goal, like=start) if isinstance(goal, Norm) else over_parameters(goal)
+        aim = FunctionObjective(goal, like=start) if isinstance(goal, Norm) else over_parameters(goal, "the goal")
     structure = cast("Structure[Any]", objective.structure)
     return _Pair(objective, aim, structure, start, unused, objective.load)
 

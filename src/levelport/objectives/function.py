@@ -28,7 +28,7 @@ CALLED_BACKWARD = (
     "Hessian-vector products are derived from it."
 )
 
-_LOSS = "the loss"
+LOSS = "the loss"
 """What messages call f."""
 
 OTHER_MODEL = (
@@ -108,7 +108,7 @@ _IN_BACKWARD = (
 
 
 @contextmanager
-def explained(*, derivative: bool, name: str = _LOSS) -> Iterator[None]:
+def explained(*, derivative: bool, name: str = LOSS) -> Iterator[None]:
     """Turns torch's complaints about the loss, or about its derivatives, into errors with a remedy."""
     try:
         yield
@@ -118,7 +118,7 @@ def explained(*, derivative: bool, name: str = _LOSS) -> Iterator[None]:
         message = str(error)
         for signs, sentence in (*_IN_FORWARD, *(_IN_BACKWARD if derivative else ())):
             if any(sign in message for sign in signs):
-                told = sentence.replace(_LOSS, name, 1).format(message=message.splitlines()[0].rstrip(".") + ".")
+                told = sentence.replace(LOSS, name, 1).format(message=message.splitlines()[0].rstrip(".") + ".")
                 raise ObjectiveError(told) from error
         raise
 
@@ -138,7 +138,7 @@ class DerivativeCheck:
         unrelated: the error where f depends on no entry at all; empty where f may be constant.
     """
 
-    def __init__(self, ledger: Ledger, name: str = _LOSS, *, unrelated: str = "") -> None:
+    def __init__(self, ledger: Ledger, name: str = LOSS, *, unrelated: str = "") -> None:
         self.done = False
         self.name = name
         self._ledger = ledger
@@ -302,7 +302,7 @@ def second_backward(gradient: Tensor, leaves: list[Tensor], v: Tensor) -> Tensor
         return torch.cat([part.reshape(-1) for part in parts])
 
 
-def as_scalar_loss(loss: object, name: str = _LOSS) -> Tensor:
+def as_scalar_loss(loss: object, name: str = LOSS) -> Tensor:
     """``loss`` as a 0-d tensor, or an error that says what came instead."""
     if not isinstance(loss, Tensor):
         if isinstance(loss, Mapping) or hasattr(loss, "loss"):
@@ -341,7 +341,7 @@ class FunctionObjective(Objective):
         tensor([4., 4., 4.])
     """
 
-    def __init__(self, fun: Callable[[Any], Tensor], like: Variables, *, name: str = _LOSS) -> None:
+    def __init__(self, fun: Callable[[Any], Tensor], like: Variables, *, name: str = LOSS) -> None:
         super().__init__()
         self.fun = fun
         self._derivative_check = DerivativeCheck(self.ledger, name)

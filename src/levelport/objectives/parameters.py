@@ -26,6 +26,7 @@ from levelport.objective import Ledger, Objective, ObjectiveError, Point, SumPoi
 from levelport.objectives.batches import Batches, Loss, check_loss
 from levelport.objectives.function import (
     CALLED_BACKWARD,
+    LOSS,
     OTHER_MODEL,
     DerivativeCheck,
     GraphPoint,
@@ -46,6 +47,7 @@ class ParametersObjective(Objective):
         noise: "refuse" makes :func:`levelport.teleport` raise if two evaluations differ (dropout);
             "replay" starts the generators from the same state in every evaluation.
         random_state: the state to replay; None takes the present one.
+        name: what messages call f.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class ParametersObjective(Objective):
         *,
         noise: Literal["refuse", "replay"] = "refuse",
         random_state: RandomState | None = None,
+        name: str = LOSS,
     ) -> None:
         super().__init__()
         self.parameters = list(dict.fromkeys(p for p in parameters if p.requires_grad))
@@ -66,7 +69,7 @@ class ParametersObjective(Objective):
                 "outside; teleporting inside is fine."
             )
         if not callable(loss):
-            check_loss("the loss", loss)
+            check_loss(name, loss)
         if noise not in ("refuse", "replay"):
             raise ValueError(f"noise must be 'refuse' or 'replay', not {noise!r}.")
         self.structure = Structure(self.parameters)
@@ -77,7 +80,7 @@ class ParametersObjective(Objective):
         self.terms = loss.terms() if isinstance(loss, Batches) else [(1.0, loss)]
         self._replay = (random_state or RandomState.capture(self.device)) if noise == "replay" else None
         self._hooked = [parameter for parameter in self.parameters if parameter._backward_hooks]
-        self._derivative_check = DerivativeCheck(self.ledger, unrelated=OTHER_MODEL)
+        self._derivative_check = DerivativeCheck(self.ledger, name, unrelated=OTHER_MODEL.replace(LOSS, name))
         self._owner: weakref.ref[_ParameterPoint] | None = None
 
     def current(self) -> Tensor:
@@ -113,14 +116,15 @@ class ParametersObjective(Objective):
 
     def _evaluate(self, loss: Loss) -> tuple[Tensor, list[Tensor]]:
         """The loss with its graph, at the parameters as they are, and the parameters."""
+        name = self._derivative_check.name
         with set_aside("grad", self.parameters):
-            with self.isolated(), differentiable(), explained(derivative=False):
-                result = as_scalar_loss(loss())
+            with self.isolated(), differentiable(), explained(derivative=False, name=name):
+                result = as_scalar_loss(loss(), name)
             if any(parameter.grad is not None for parameter in self.parameters):
                 raise ObjectiveError(CALLED_BACKWARD)
         if result.dtype in (torch.float16, torch.bfloat16) and result.dtype != self.dtype:
             raise ObjectiveError(
-                f"the loss came back in {result.dtype} although the parameters are {self.dtype}: it switches autocast "
+                f"{name} came back in {result.dtype} although the parameters are {self.dtype}: it switches autocast "
                 "on by itself. Teleport on a loss without autocast."
             )
         return result, self.parameters

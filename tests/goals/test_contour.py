@@ -99,3 +99,20 @@ def test_bad_arguments_are_named() -> None:
             levelport.contour(ellipse, x, (0, 1), rise=1.0, names=names)
     with pytest.raises(ValueError, match="entry 7"):
         levelport.interval(ellipse, x, [7], rise=1.0)
+
+
+def test_pictures_say_what_they_cannot_show() -> None:
+    """No line across directions without a boundary, and an arrow where an interval leaves the picture."""
+    pytest.importorskip("matplotlib").use("agg")
+    import matplotlib.pyplot as plt
+
+    def cross(v: Tensor) -> Tensor:
+        return (v**2 / (1.0 + v**2)).sum()
+
+    zero = torch.zeros(2, dtype=DTYPE)
+    line = levelport.contour(cross, zero, (0, 1), rise=1.2, points=24).plot().lines[0]
+    distances = torch.tensor(line.get_xydata()).norm(dim=1)
+    assert distances.isnan().sum() == 5  # the four arms, the first of them at both ends
+    steep = levelport.interval(lambda v: (v**2).sum(), zero, lambda v: torch.exp(9.0 * v[0]), rise=1.0)
+    assert "beyond the picture" in steep.plot().get_legend_handles_labels()[1]
+    plt.close("all")

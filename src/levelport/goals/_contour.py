@@ -53,7 +53,8 @@ def contour(
     The others are those of :func:`levelport.interval`.
 
     Returns:
-        Points in order around the estimate, on rays from it, each with a status.
+        Points in order around the estimate, on rays from it, each with a status. Parts of the region that are hidden
+        from the estimate, such as the tips of a banana, are cut off.
 
     Example:
         >>> import torch

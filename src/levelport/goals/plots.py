@@ -49,8 +49,9 @@ def plot_interval(result: IntervalResult[Any], ax: Any = None) -> Any:
         ax.plot(ends, [position, position], color=_SURE if sure else _UNSURE, lw=2.5, label=_once(kind, seen))
         ax.plot([center], [position], "|", color="black", ms=8, label=_once("estimate", seen))
         for end, value in zip(ends, (lower, upper), strict=True):
-            if math.isinf(value):
-                ax.plot([end], [position], ">" if value > 0 else "<", color=_UNSURE, label=_once("unbounded", seen))
+            if end != value and not math.isnan(value):
+                color, told = (_UNSURE, "unbounded") if math.isinf(value) else ("black", "beyond the picture")
+                ax.plot([end], [position], ">" if value > end else "<", color=color, label=_once(told, seen))
         if scale == half:
             wald = [(row[key] - origin) / unit for key in ("wald_lower", "wald_upper")]
             ax.plot(wald, [position + 0.2] * 2, color=_WALD, lw=1.5, label=_once("Wald interval", seen))
@@ -104,8 +105,8 @@ def plot_profile(result: ProfileResult[Any], name: str | None = None, ax: Any = 
 def plot_contour(result: ContourResult[Any], ax: Any = None) -> Any:
     """The boundary of the region of two quantities."""
     ax = axes(ax, height=4.8)
-    points = [point for point in result.points if all(map(math.isfinite, point))]
-    closed = [*points, points[0]] if points and len(points) == len(result.points) else points
+    gap = math.nan, math.nan  # where there is no boundary
+    closed = [point if all(map(math.isfinite, point)) else gap for point in (*result.points, result.points[0])]
     ax.plot([a for a, _ in closed], [b for _, b in closed], "-", color=_SURE, label="region")
     ax.plot(*([value] for value in result.estimate), "+", color="black", label="estimate")
     unsure = [p for p, end in zip(result.points, result.ends, strict=True) if not end.success and math.isfinite(p[0])]

@@ -92,6 +92,20 @@ def test_bounds_where_nothing_is_known_of_f() -> None:
     assert float(steep.upper) == pytest.approx(1e-20, rel=1e-3)
 
 
+def test_ends_off_the_bound_of_the_minimizer() -> None:
+    """On the bound the Lagrangian is stationary in the variables of the search: near it Wald steps end too early."""
+    H = torch.tensor([[18.6, 4.4, 1.8], [4.4, 11.6, 2.8], [1.8, 2.8, 4.2]], dtype=torch.float64)
+    zero, bounds = torch.zeros(3, dtype=torch.float64), [(-0.9, None), (0.0, 0.1), (None, 1.8)]
+    result = levelport.interval(lambda v: 0.5 * v @ H @ v, zero, [2], rise=1.9, bounds=bounds)
+    free, ends = H[[0, 2]][:, [0, 2]].inverse(), list[float]()
+    for second in torch.linspace(0.0, 0.1, 201).tolist():
+        pull = H[[0, 2], 1] * second
+        rest = 1.9 - 0.5 * float(H[1, 1]) * second**2 + 0.5 * float(pull @ free @ pull)
+        ends.append(float(-(free @ pull)[1] - (2.0 * rest * free[1, 1]).sqrt()))
+    assert result.success
+    assert float(result.lower[0]) == pytest.approx(min(ends), rel=1e-3)
+
+
 def test_minimizer_on_many_bounds_costs_few_products() -> None:
     """Nonnegative least squares with 300 variables, about half of them zero."""
     target = torch.randn(300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

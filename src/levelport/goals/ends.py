@@ -2,8 +2,9 @@
 
 With the Hessian at the minimizer as coordinates, regular likelihoods take two to five Wald steps. Searches that needed
 six or more ended, by the Wald step's own test, up to 88 % short of the end in curved valleys (double exponential,
-overlapping peaks). So after five steps feasible SQP takes over, in the same coordinates, and
-its answer is certified only if a Newton step along the level, with exact products, predicts no gain either.
+overlapping peaks). So after five steps, or from a minimizer on a bound, feasible SQP takes over, in the same
+coordinates, and its answer is certified only if a Newton step along the level, with exact products, predicts no gain
+either.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], begin: Tensor | No
     repeated_wald(task.region, aim, search, pairs, tol=tol, steps=STEPS, spent=spent)
     if search.too_far(search.site, search.reading):
         search.status = EndStatus.UNBOUNDED
-    elif not (search.converged and exact and search.least >= _BENT):
+    elif task.at_bound or not (search.converged and exact and search.least >= _BENT):
         _take_over(task, aim, search, spent)
     if not search.reading.value < origin.value:
         search.site, search.reading, search.angle, search.price = task.start, origin, math.nan, 0.0

@@ -115,4 +115,8 @@ def test_pictures_say_what_they_cannot_show() -> None:
     assert distances.isnan().sum() == 5  # the four arms, the first of them at both ends
     steep = levelport.interval(lambda v: (v**2).sum(), zero, lambda v: torch.exp(9.0 * v[0]), rise=1.0)
     assert "beyond the picture" in steep.plot().get_legend_handles_labels()[1]
+    units = torch.tensor([1.0, 1e3], dtype=DTYPE)
+    beside = levelport.interval(lambda v: (v / units).sum(), zero, rise=1.0, bounds=(0.0, None)).plot()  # no Wald width
+    assert beside.get_xlabel() == "distance from the estimate in half widths"
+    assert [line.get_xdata()[1] for line in beside.lines if len(line.get_xdata()) == 2] == pytest.approx([1.0, 1.0])
     plt.close("all")

@@ -97,6 +97,8 @@ def test_positions_from_an_iterator() -> None:
     x = torch.zeros(3, dtype=torch.float64)
     result = levelport.interval(lambda v: (v**2).sum(), x, iter([2, 0]), rise=1.0)  # type: ignore[arg-type]
     assert result.names == ("x[2]", "x[0]")
+    with pytest.raises(ValueError, match=r"or a list of positions.*not \[\]"):
+        levelport.interval(lambda v: (v**2).sum(), x, [], rise=1.0)
 
 
 def test_vector_quantity_and_frame() -> None:

@@ -27,16 +27,16 @@ def plot_interval(result: IntervalResult[Any], ax: Any = None) -> Any:
     """Forest plot: the interval of every quantity with the Wald interval beside it.
 
     Quantities of comparable size share one axis in their own units. Others are drawn around their estimates in units of
-    the Wald interval's half width.
+    the Wald interval's half width, or where that is not known, as beside a bound, of their own.
     """
     rows = result.rows()
     ax = axes(ax, height=1.5 + 0.3 * len(rows))
-    halves = [0.5 * (row["wald_upper"] - row["wald_lower"]) for row in rows]
-    known = [half for half in halves if math.isfinite(half) and half > 0.0]
+    halves = [_half(row) for row in rows]
+    known = [half for half in halves if not math.isnan(half)]
     own_units = bool(known) and len(known) == len(rows) and max(known) <= _COMPARABLE * min(known)
     seen: set[str] = set()
     for position, (row, half) in enumerate(zip(rows, halves, strict=True)):
-        scale = half if math.isfinite(half) and half > 0.0 else 1.0
+        scale = 1.0 if math.isnan(half) else half
         origin, unit = (0.0, 1.0) if own_units else (row["estimate"], scale)
         center, reach = (row["estimate"] - origin) / unit, _EDGE * scale / unit
         lower, upper = ((row[key] - origin) / unit for key in ("lower", "upper"))
@@ -52,17 +52,27 @@ def plot_interval(result: IntervalResult[Any], ax: Any = None) -> Any:
             if end != value and not math.isnan(value):
                 color, told = (_UNSURE, "unbounded") if math.isinf(value) else ("black", "beyond the picture")
                 ax.plot([end], [position], ">" if value > end else "<", color=color, label=_once(told, seen))
-        if scale == half:
+        if math.isfinite(row["wald_upper"]):
             wald = [(row[key] - origin) / unit for key in ("wald_lower", "wald_upper")]
             ax.plot(wald, [position + 0.2] * 2, color=_WALD, lw=1.5, label=_once("Wald interval", seen))
     if own_units and ax.get_xlim()[0] < 0.0 < ax.get_xlim()[1]:
         ax.axvline(0.0, color="black", lw=0.6)
     ax.set_yticks(range(len(rows)), [row["name"] for row in rows])
     ax.invert_yaxis()
-    ax.set_xlabel("value" if own_units else "distance from the estimate in half widths of the Wald interval")
+    whose = " of the Wald interval" if all(math.isfinite(row["wald_upper"]) for row in rows) else ""
+    ax.set_xlabel("value" if own_units else f"distance from the estimate in half widths{whose}")
     ax.set_title(f"Intervals, {_level(result)}")
     ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return ax
+
+
+def _half(row: dict[str, Any]) -> float:
+    """Half the width of the Wald interval, or the longer side of the other where it is not known; NaN without both."""
+    for keys in (("wald_lower", "wald_upper"), ("lower", "upper")):
+        sides = [abs(row[key] - row["estimate"]) for key in keys]
+        if known := [side for side in sides if 0.0 < side < math.inf]:
+            return max(known)
+    return math.nan
 
 
 def plot_profile(result: ProfileResult[Any], name: str | None = None, ax: Any = None) -> Any:

@@ -67,11 +67,11 @@ class Quantities(Generic[X]):
 
 
 def _positions(quantity: Any, entries: int, called: str) -> list[int]:
-    if not isinstance(quantity, Iterable) or isinstance(quantity, str):
+    positions = list(quantity) if isinstance(quantity, Iterable) and not isinstance(quantity, str) else []
+    if not positions:
         raise ValueError(
             f"quantity must be a function of x, or a list of positions in x, such as [0, 2], not {quantity!r}."
         )
-    positions = list(quantity)
     for index in positions:
         checks.whole(f"every position in {called}", index)
         if index >= entries:

@@ -156,8 +156,12 @@ def test_harder_data_do_not_roll_steps_back() -> None:
 
 def test_steps_that_go_wrong_are_rolled_back_with_a_warning() -> None:
     teleporter, model, data = watched_run()
+    back = teleporter.policy.monitor.back
+    assert back is not None
     teleporter.optimizer.param_groups[0]["lr"] = 30.0
     step(teleporter, model, data)
+    teleporter.optimizer.param_groups[0]["lr"] = 0.0
     with pytest.warns(UserWarning, match="a teleport was undone"):
         step(teleporter, model, data)
     assert teleporter.undone == 1
+    assert torch.equal(nn.utils.parameters_to_vector(model.parameters()), back.x)

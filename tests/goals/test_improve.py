@@ -88,6 +88,24 @@ def test_distance_needs_the_keys_of_x(keys: str) -> None:
         other({"a": torch.ones(1), "b": torch.ones(1)})
 
 
+@pytest.mark.parametrize("seed", [15, 118, 148, 166, 184])
+def test_goal_across_the_level_is_reached(seed: int) -> None:
+    """Where the gradients are nearly at right angles, the price is nearly 0, and steps were not pulled back."""
+    rng = torch.Generator().manual_seed(seed)
+    d = int(torch.randint(2, 7, (1,), generator=rng))
+    X = torch.randn(40, d, generator=rng, dtype=torch.float64)
+    y = (torch.rand(40, generator=rng, dtype=torch.float64) < 0.5).to(X)
+    torch.randn(d, generator=rng, dtype=torch.float64)
+    start = 0.3 * torch.randn(d, generator=rng, dtype=torch.float64)
+
+    def f(w: Tensor) -> Tensor:
+        return nn.functional.binary_cross_entropy_with_logits(X @ w, y, reduction="sum")
+
+    result = levelport.improve(f, start, Norm())
+    assert result.success
+    assert result.cost.gradient_equivalents <= 60.0
+
+
 def test_nothing_to_gain_returns_the_start() -> None:
     x = torch.tensor([4.0, 0.25])
     result = levelport.improve(lambda v: (v**2).sum(), x, lambda v: (v**2).sum(), maximize=True)

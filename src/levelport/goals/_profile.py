@@ -113,8 +113,7 @@ class _Side(Generic[X]):
     def _coordinates(self, place: int, other: int) -> Tensor:
         """The point of an end in the coordinates of another rise."""
         ratio = self._tasks[place].region.unit / self._tasks[other].region.unit
-        whitens = self._tasks[other].region.chart.whitens
-        return self.found[place][1] * (math.sqrt(ratio) if whitens else 1.0)
+        return self.found[place][1] * (math.sqrt(ratio) if self._tasks[other].region.chart.whitens else 1.0)
 
     def _again(self, place: int, z: Tensor) -> None:
         farther = self._setup.farther(self._tasks[place], self._goal, self.found[place], z)

@@ -59,8 +59,7 @@ class Task:
 
     def length(self, z: Tensor) -> float:
         """‖z‖ in the metric of the Hessian at the minimizer, in which the region's radius is about 1.4."""
-        image = z if self.recycled is None else self.recycled.image(z)
-        return math.sqrt(max(0.0, float(z @ image)))
+        return math.sqrt(max(0.0, float(z @ (z if self.recycled is None else self.recycled.image(z)))))
 
 
 def find_end(task: Task, aim: Aim, spent: Callable[[], bool], begin: Tensor | None = None) -> Search:

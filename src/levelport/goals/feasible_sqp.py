@@ -216,8 +216,10 @@ class _LineSearch:
             return None, 0.0
         # Aim below the level by a small part of what the step gains.
         price = max(step.price, self.state.price)
-        band = max(self.floor, 0.2 * a * step.slope / price if price > 0.0 else 0.1 * start.slack)
+        band = 0.2 * a * step.slope / price if price > 0.0 else 0.1 * start.slack
         longest = 2.0 * a * float(step.d.norm()) / max(float(self.v.norm()), 1e-300)
+        reachable = 0.5 * band + site.excess <= self.gv * longest  # not where the price is nearly 0
+        band = max(self.floor, band if reachable else site.excess)
         last: tuple[float, float] | None = None
         for _ in range(4):
             excess = site.excess

@@ -113,10 +113,9 @@ def plot_profile(result: ProfileResult[Any], name: str | None = None, ax: Any = 
 
 
 def plot_contour(result: ContourResult[Any], ax: Any = None) -> Any:
-    """The boundary of the region of two quantities."""
+    """The boundary of the region of two quantities, with gaps where there is none."""
     ax = axes(ax, height=4.8)
-    gap = math.nan, math.nan  # where there is no boundary
-    closed = [point if all(map(math.isfinite, point)) else gap for point in (*result.points, result.points[0])]
+    closed = [p if all(map(math.isfinite, p)) else (math.nan, math.nan) for p in (*result.points, result.points[0])]
     ax.plot([a for a, _ in closed], [b for _, b in closed], "-", color=_SURE, label="region")
     ax.plot(*([value] for value in result.estimate), "+", color="black", label="estimate")
     unsure = [p for p, end in zip(result.points, result.ends, strict=True) if not end.success and math.isfinite(p[0])]

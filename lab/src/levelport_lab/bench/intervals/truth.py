@@ -3,8 +3,7 @@
 The profile of entry i is p(t) = min f over all x with x_i = t. The end is where p crosses the level. Small problems
 move t outwards in short steps and minimize over the other entries by damped Newton steps with the exact Hessian,
 starting from the last solution extrapolated, so that bent valleys are followed; a million Wald half widths count as
-infinite. Large ones, which are nearly quadratic,
-take secant steps on sqrt(p - min f) with SciPy's L-BFGS-B in between.
+infinite. Large ones, which are nearly quadratic, take secant steps on sqrt(p - min f) with SciPy's L-BFGS-B in between.
 """
 
 from __future__ import annotations

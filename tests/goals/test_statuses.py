@@ -298,3 +298,13 @@ def test_least_curvature_of_the_pairs() -> None:
     least = float(torch.linalg.eigvalsh(plane.T @ B @ plane)[0])
     assert least < 0.9
     assert pairs.least_curvature(g) == pytest.approx(least, rel=1e-9)
+
+
+@pytest.mark.parametrize("sizes", [(1e-17, 1e-17), (1e-30, 1e-40), (1e150, 1e-150)])
+def test_least_curvature_of_pairs_beyond_all_digits(sizes: tuple[float, float]) -> None:
+    """A quantity that says too little: no certificate by the Wald step's own test, and no error either."""
+    pairs, s = Pairs.around_identity(), torch.tensor([1.0, 0.0, 0.0], dtype=DTYPE)
+    for size in sizes:
+        pairs.learn(s, size * s)
+    assert len(pairs) == 2
+    assert pairs.least_curvature(torch.tensor([0.0, 1.0, 0.0], dtype=DTYPE)) < 1e-9

@@ -17,7 +17,7 @@ from levelport.goals.feasible_sqp import Descent, feasible_sqp
 from levelport.goals.goal import Aim, Distance, Norm
 from levelport.goals.pairs import Pairs
 from levelport.goals.result import ImproveResult, ImproveRow, ImproveStatus
-from levelport.objective import Objective, ObjectiveError, Point
+from levelport.objective import Cost, Objective, ObjectiveError, Point
 from levelport.objectives.batches import Batches, Loss
 from levelport.objectives.function import LOSS, FunctionObjective, as_objective
 from levelport.objectives.isolation import full_precision
@@ -191,7 +191,6 @@ def _improve(
         elif point is start and not status.success:
             status = ImproveStatus.NO_GAIN
     goal_cost = goal.cost - before_goal
-    unused_cost = pair.unused.cost if pair.unused is not None else type(goal_cost)()
     result = ImproveResult(
         x=pair.structure.unflatten(point.x.clone()),
         goal=reached.value,
@@ -202,7 +201,7 @@ def _improve(
         status=status,
         angle=state.sine,
         price=0.0 if state.interior else state.price,
-        cost=(objective.cost - before) + goal_cost + unused_cost,
+        cost=(objective.cost - before) + goal_cost + (Cost() if pair.unused is None else pair.unused.cost),
         cost_goal=goal_cost,
         detail=detail,
         unused_change=unused_change,

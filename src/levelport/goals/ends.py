@@ -67,7 +67,8 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], begin: Tensor | No
     origin = aim.at(task.start)
     search = Search(task.start, origin, origin.value, task.length)
     if not origin.finite:
-        return _failed(search, f"at x the quantity is {origin.point.value}, or its gradient is not finite")
+        detail = f"at x the quantity is {origin.point.value}, or its gradient is not finite"
+        return replace(search, status=EndStatus.FAILED, detail=detail)
     if begin is not None:
         search.site = _shrunk(task, begin)
     elif task.at_bound or _stationary(origin):
@@ -76,7 +77,8 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], begin: Tensor | No
     if moved:
         search.reading = aim.at(search.site)
     if begin is None and moved and (not search.reading.finite or _stationary(search.reading)):
-        return _failed(Search(task.start, origin, origin.value, task.length), "the quantity does not change around x")
+        detail = "the quantity does not change around x"
+        return replace(search, site=task.start, reading=origin, status=EndStatus.FAILED, detail=detail)
     tol, exact = task.tol, True
     if task.recycled is not None:
         exact = task.recycled.solve(search.reading.gradient, relative=_INEXACT, stop=lambda _: spent())
@@ -101,11 +103,6 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], begin: Tensor | No
         search = again if search.width(again.reading) > (1.0 + task.tol) * search.width(search.reading) else search
     if task.region.lowest.site is not None and search.status is not EndStatus.FAILED:
         search.status = EndStatus.NEW_MINIMUM
-    return search
-
-
-def _failed(search: Search, detail: str) -> Search:
-    search.status, search.detail = EndStatus.FAILED, detail
     return search
 
 

@@ -101,6 +101,9 @@ class Pairs:
         B = torch.eye(len(R), dtype=R.dtype, device=R.device)
         for (_, _, inverse), s, y in zip(self._pairs, R.T[1::2], R.T[2::2], strict=True):
             Bs = B @ s
-            B = B.addr(y, y, alpha=inverse).addr_(Bs, Bs, alpha=-1.0 / float(s @ Bs))
-        least = torch.linalg.eigvalsh(B[1:, 1:])
+            sBs = float(s @ Bs)
+            if not sBs > 0.0:  # as far as its digits tell
+                return 0.0
+            B = B.addr(y, y, alpha=inverse).addr_(Bs, Bs, alpha=-1.0 / sBs)
+        least = torch.linalg.eigvalsh(B[1:, 1:]) if bool(B.isfinite().all()) else B.new_zeros(1)
         return min(1.0, float(least[0])) if len(least) else 1.0

@@ -84,6 +84,17 @@ def test_unbounded_is_said_early() -> None:
     assert all(end.cost.gradient_equivalents <= 30 for both in result.ends for end in both)
 
 
+def test_unbounded_on_one_side_is_said_early() -> None:
+    """The same for an entry as a function: flatness learned on the way is not taken for a new quantity."""
+
+    def f(v: Tensor) -> Tensor:
+        return v[0] ** 2 / (1.0 + torch.relu(v[0]) ** 2) + v[1] ** 2
+
+    result = levelport.interval(f, torch.zeros(2, dtype=DTYPE), lambda v: v[0], rise=2.0)
+    assert statuses(result) == ["CERTIFIED", "UNBOUNDED"]
+    assert result.ends[0][1].cost.gradient_equivalents <= 30
+
+
 def test_step_does_not_jump_a_wall() -> None:
     """f < level again beyond the barrier at 0.5, which the Wald step would jump."""
 

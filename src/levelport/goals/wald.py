@@ -41,7 +41,7 @@ _TILT = 0.07  # share of the first step that goes across the quantity's gradient
 _LEAST_ENTRY = 0.4  # of that direction, whose largest is 1: an axis of symmetry may be any
 _AGREES = 0.7, 1.4  # F after the first Wald step, where the model says 1
 _LONG = 0.3  # predicted gain over the width from which a step counts as long
-_OTHER = 0.1  # share to which κ falls, where h was nearly stationary, from which pairs made with it are dropped
+_GREW = 10.0  # factor by which ‖p‖ grows, where h was nearly stationary, from which pairs, made with its κ, are dropped
 _ANGLE = 1e-2  # sin ∠(p, -g) at an end: the gain left is its square over twice the curvature, which may be small
 
 
@@ -93,10 +93,13 @@ def repeated_wald(
     region: Region, aim: Aim, search: Search, pairs: Pairs, *, tol: float, steps: int, spent: Callable[[], bool]
 ) -> None:
     """Lower sign·h from ``search.site`` until it converges to ``tol`` times the width, fails, or a limit is reached."""
-    failures, kappa = 0, 0.0
+    failures, last = 0, search.reading.gradient
     eps = torch.finfo(region.objective.dtype).eps
     while search.iterations < steps:
         site, p, g = search.site, search.reading.gradient, search.site.gradient
+        if float(p.norm()) > _GREW * float(last.norm()):
+            pairs.forget()
+        last = p
         w, v = pairs.solve(p), pairs.solve(g)
         pw, gv = float(p @ w), float(g @ v)
         if not (0.0 < pw < math.inf and 0.0 <= gv < math.inf):
@@ -104,10 +107,7 @@ def repeated_wald(
             return
         # Aim inside the level by a part of the tolerance: a trial point that is just outside has to be pulled back.
         inside = min(_INSIDE * tol, site.slack + 0.25 * gv)
-        kappa, last = math.sqrt((2.0 * (site.slack - inside) + gv) / pw), kappa
-        if kappa < _OTHER * last and aim.constant is None:
-            pairs.forget()
-            continue
+        kappa = math.sqrt((2.0 * (site.slack - inside) + gv) / pw)
         d = -v - kappa * w
         if math.isnan(search.first) and region.chart.whitens:
             d = _tilted(d, p)

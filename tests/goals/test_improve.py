@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import levelport
 from levelport import ModuleObjective, ObjectiveError
 from levelport.goals import Distance, ImproveStatus, Norm
+from levelport.objectives.parameters import ParametersObjective
 
 
 def product(w: Tensor) -> Tensor:
@@ -209,6 +210,32 @@ def test_shortened_move_is_not_certified() -> None:
     assert math.isnan(result.angle)
     assert math.isnan(result.price)
     assert "of its length" in result.message
+
+
+def test_interrupts_in_the_loss_and_while_parameters_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, inputs, _ = live_problem()
+    before = [parameter.clone() for parameter in module.parameters()]
+    calls, interrupted, load = 0, 0, ParametersObjective.load
+
+    def slow() -> Tensor:
+        nonlocal calls
+        calls += 1
+        if calls > 3:
+            raise KeyboardInterrupt
+        return module(inputs).square().mean()
+
+    def impatient(self: ParametersObjective, x: Tensor) -> None:
+        nonlocal interrupted
+        if calls > 3 and not interrupted:
+            interrupted += 1
+            raise KeyboardInterrupt
+        load(self, x)
+
+    monkeypatch.setattr(ParametersObjective, "load", impatient)
+    with pytest.raises(KeyboardInterrupt):
+        levelport.improve(slow, module, Norm(), rise=0.1)
+    assert interrupted == 1
+    assert all(torch.equal(a, b) for a, b in zip(module.parameters(), before, strict=True))
 
 
 def test_error_in_the_loss_puts_parameters_back() -> None:

@@ -20,7 +20,7 @@ from levelport.goals.result import ImproveResult, ImproveRow, ImproveStatus
 from levelport.objective import Cost, Objective, ObjectiveError, Point
 from levelport.objectives.batches import Batches, Loss
 from levelport.objectives.function import LOSS, FunctionObjective, as_objective
-from levelport.objectives.isolation import full_precision
+from levelport.objectives.isolation import full_precision, restoring
 from levelport.objectives.parameters import ParametersObjective
 from levelport.objectives.structure import Structure, X
 from levelport.vectors import all_finite
@@ -84,13 +84,11 @@ def improve(
         raise ValueError(f"goal is the class {goal.__name__}; pass an instance of it, such as Norm().")
     began = time.perf_counter()
     pair: _Pair[X] = _live(fun, x, goal) if isinstance(x, nn.Module) else _plain(fun, x, goal)
-    try:
+    end = pair.start
+    with restoring(lambda: pair.finish(end)):
         with full_precision(pair.objective.device):
             result, point = _improve(pair, rise, -1.0 if maximize else 1.0, tol, max_cost, max_iterations, callback)
-        pair.finish(point.x)
-    except BaseException:
-        pair.finish(pair.start)
-        raise
+        end = point.x
     return replace(result, cost=replace(result.cost, seconds=time.perf_counter() - began))
 
 

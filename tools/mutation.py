@@ -47,7 +47,10 @@ TESTS = (
 )
 # Tests of other processes, whose lines are not seen here, and of memory.
 WITHOUT = ("tests/optim/test_examples.py", "tests/optim/test_optim_distributed.py", "tests/solvers/test_leaks.py")
-ELSEWHERE = {"src/levelport/objectives/distributed.py": "tests/optim/test_optim_distributed.py"}
+ELSEWHERE = dict.fromkeys(
+    ("src/levelport/objectives/distributed.py", "src/levelport/optim/torch_optimizer.py"),
+    "tests/optim/test_optim_distributed.py",
+)
 """Tests that run a file in processes of their own: they follow those that are seen to reach a mutant."""
 OUT = ROOT / "build" / "mutation"
 EQUIVALENT = ROOT / "tools" / "equivalent_mutants.json"

@@ -36,6 +36,13 @@ def test_teleports_combine_with_it() -> None:
     assert visited.value == pytest.approx(plain.value, abs=1e-12)
 
 
+def test_first_step_is_along_the_gradient_by_the_size_recorded() -> None:
+    f, x = LinearObjective.logistic(*labelled_data(50, 5), penalty=1e-2), torch.ones(5, dtype=torch.float64)
+    step = LBFGS().advance(f, f.at(x), None, None)
+    assert step.point is not None
+    torch.testing.assert_close(step.point.x, x - step.size * f.at(x).gradient)
+
+
 def test_memory_is_checked() -> None:
     with pytest.raises(ValueError, match="memory"):
         LBFGS(memory=0)

@@ -14,7 +14,7 @@ from levelport.optim.affordable import WhileAffordable
 from levelport.optim.first_step import StabilityLimit, _sizes
 from levelport.optim.polyak import Polyak, PolyakSGD, polyak_step
 from levelport.optim.probes import Probes
-from levelport.optim.schedules import History, Schedule, Trial
+from levelport.optim.schedules import KEPT_TICKS, History, Schedule, Trial
 
 
 def history(*ticks: tuple[float, float]) -> History:
@@ -46,6 +46,15 @@ def test_plain_rate_begins_anew_after_a_teleport() -> None:
     assert (run.trials[-1].cost, run.trials[-1].decrease) == (5.0, 6.0)
     run.observe(3, 2.5, 7.0)
     assert run.plain_rate() == 0.5
+
+
+def test_long_runs_keep_their_last_ticks() -> None:
+    ticks = 2 * KEPT_TICKS + 1
+    run = history(*((1.0 / (index + 1), float(index)) for index in range(ticks)))
+    kept = range(ticks - KEPT_TICKS, ticks)
+    assert run.steps == list(kept)
+    assert run.values == [1.0 / (index + 1) for index in kept]
+    assert run.costs == list(map(float, kept))
 
 
 def test_all_ticks_may_be_plain() -> None:

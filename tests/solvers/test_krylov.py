@@ -200,6 +200,20 @@ def test_products_at_the_domain_edge_are_taken_inside() -> None:
     assert minimize(entropy, start, max_iterations=300).value < 0.151
 
 
+def test_nowhere_to_go_is_said() -> None:
+    f = FunctionObjective(lambda x: torch.where(x < 1.0, math.nan, x * x).sum(), torch.ones(1).double())
+    move = move_from(f.at(torch.ones(1).double()), f, Krylov())
+    assert move.result.status is TeleportStatus.NO_FEASIBLE_GAIN
+    assert move.result.detail == "the model led to no lower point"
+    assert move.lower is None
+
+
+def test_points_as_high_as_the_start_are_no_descent() -> None:
+    """x² is lost beside 1e17."""
+    f = FunctionObjective(lambda x: 1e17 + (x * x).sum(), torch.ones(2).double())
+    assert move_from(f.at(torch.tensor([1.0, 0.5]).double()), f, Krylov()).lower is None
+
+
 def test_first_step_is_no_longer_than_twice_the_move() -> None:
     """On a plateau the gradient may be orthogonal to the climb, so that 1/λ would lead far away."""
     x = torch.tensor([3.0, 0.0], dtype=torch.float64)

@@ -51,6 +51,20 @@ def test_small_radius_is_used_up_and_reported() -> None:
     assert 1.0 < gains[0] < gains[1] < gains[2]
 
 
+def test_a_trial_beyond_the_radius_is_shortened() -> None:
+    """Goldstein-Price bends so much that a first trial leaves the radius; against a grid of the disk."""
+    case = next(case for case in CASES if case.name == "goldstein-price")
+    result = teleport(case.fun, case.start, Auto(radius=0.1))
+    sides = torch.linspace(-0.1, 0.1, 81, dtype=torch.float64)
+    disk = case.start + torch.cartesian_prod(sides, sides)[torch.cartesian_prod(sides, sides).norm(dim=1) <= 0.1]
+    disk = disk.requires_grad_()
+    values = torch.stack([case.fun(x) for x in disk])
+    (gradients,) = torch.autograd.grad(values.sum(), disk)
+    most = float(gradients.norm(dim=1)[values <= result.value_start].max())
+    assert result.status is TeleportStatus.TRUST_RADIUS
+    assert result.gradient_norm >= 0.95 * most
+
+
 def test_network_without_penalty_ends_at_the_derived_radius() -> None:
     """‖∇f‖ of a ReLU network has no maximum on the level set: weights can move between the layers without end."""
     start = network_start()

@@ -38,7 +38,15 @@ def test_radius_doubles_where_the_model_is_exact(steep: float) -> None:
 
 @pytest.mark.parametrize(
     ("decrease", "trusted", "expected"),
-    [(1.0, 8.0, 16.0), (1.0, 9.0, 9.0), (0.5, 8.0, 8.0), (0.0, 8.0, 4.0), (0.0, 3.0, 3.0), (-math.inf, 9.0, 4.0)],
+    [
+        (1.0, 8.0, 16.0),
+        (1.0, 9.0, 9.0),
+        (0.5, 8.0, 8.0),
+        (0.0, 8.0, 4.0),
+        (0.0, 3.0, 3.0),
+        (-math.inf, 9.0, 4.0),
+        (math.nan, 9.0, 4.0),
+    ],
 )
 def test_trust_radius_after_a_step_of_length_8(decrease: float, trusted: float, expected: float) -> None:
     """Twice the step where f fell by 1 as predicted and the radius was used up, half of it where f did not fall."""
@@ -56,6 +64,14 @@ def test_way_back_to_the_level_crosses_a_kink(level: float, above: float, unit: 
     problem = TeleportProblem(objective, objective.at(vector(level * unit)))
     end = retract(problem, objective.at(vector(above * unit)))
     assert -1e-12 <= end.value - problem.level <= 0.0
+
+
+def test_way_back_to_a_level_out_of_reach_keeps_its_start() -> None:
+    """x exp(-x) is at most 0.37, and the tangent at 0.99 leads to where it is 0."""
+    objective = FunctionObjective(lambda x: x[0] * torch.exp(-x[0]) + x[1] ** 2, vector(0.0, 0.0))
+    problem = TeleportProblem(objective, objective.at(vector(0.0, 2.0)))
+    point = objective.at(vector(0.99, 0.0))
+    assert retract(problem, point) is point
 
 
 @pytest.mark.parametrize(

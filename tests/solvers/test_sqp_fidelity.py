@@ -14,7 +14,7 @@ from tests.cases import labelled_data
 from tests.functions import Quadratic, goldstein_price
 from torch import Tensor
 
-from levelport import SQP, LinearObjective, Objective, Point, TeleportStatus, teleport
+from levelport import SQP, FunctionObjective, LinearObjective, Objective, Point, TeleportStatus, teleport
 from levelport.solvers import TraceRow
 
 Evaluate = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
@@ -75,10 +75,23 @@ def logistic_reference(X: np.ndarray, y: np.ndarray, penalty: float) -> Evaluate
     return evaluate
 
 
+def autograd_reference(f: Callable[[Tensor], Tensor]) -> Evaluate:
+    def evaluate(x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        at = torch.tensor(x, requires_grad=True)
+        value = f(at)
+        (gradient,) = torch.autograd.grad(value, at)
+        return float(value.detach()), gradient.numpy(), torch.autograd.functional.hessian(f, at).numpy()
+
+    return evaluate
+
+
 def problem(name: str) -> tuple[Objective, Evaluate, Tensor]:
     if name == "quadratic":
         quadratic = Quadratic.random(torch.logspace(0, -2, 6, dtype=torch.float64), seed=0)
         return quadratic, quadratic_reference(quadratic), torch.ones(6, dtype=torch.float64)
+    if name == "goldstein-price":
+        start = torch.tensor([-0.5, 0.5], dtype=torch.float64)
+        return FunctionObjective(goldstein_price, like=start), autograd_reference(goldstein_price), start
     X, y = labelled_data()
     start = torch.linspace(-1, 1, 8, dtype=torch.float64)
     return LinearObjective.logistic(X, y, penalty=1e-3), logistic_reference(X.numpy(), y.numpy(), 1e-3), start
@@ -86,7 +99,7 @@ def problem(name: str) -> tuple[Objective, Evaluate, Tensor]:
 
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("level_set", [False, True])
-@pytest.mark.parametrize("name", ["quadratic", "logistic"])
+@pytest.mark.parametrize("name", ["quadratic", "logistic", "goldstein-price"])
 def test_iterate_for_iterate(name: str, level_set: bool, restart: bool) -> None:
     objective, evaluate, start = problem(name)
     iterates: list[Tensor] = []
@@ -168,6 +181,20 @@ def test_fall_back_is_evaluated_once() -> None:
     teleport(f, start, SQP(rho=1e6, smallest_rho=2.5e5, max_iterations=1, final="last"))
     trials = [place for place in places if place != tuple(start.tolist())]
     assert len(trials) == len(set(trials)) == 3
+
+
+def test_search_after_a_failure_begins_sixteen_times_further() -> None:
+    """ρ fails, ρ/2 is kept; the next search begins at 2⁵ times that. Trial steps are linear in ρ at the level."""
+    start, places = torch.tensor([-0.5, 0.5], dtype=torch.float64), list[Tensor]()
+
+    def f(x: Tensor) -> Tensor:
+        places.append(x.detach().clone())
+        return goldstein_price(x)
+
+    teleport(f, start, SQP(rho=1e6, max_backtracks=1, max_iterations=2, final="last"))
+    lengths = [float((place - start).norm()) for place in places]
+    first, second = (length for length in lengths if length > 1.0)
+    assert second == pytest.approx(16.0 * first, rel=1e-6)
 
 
 def test_last_iterate_may_be_infeasible_and_says_so() -> None:

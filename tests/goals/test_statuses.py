@@ -47,6 +47,8 @@ def test_collinear_columns() -> None:
     assert float((twice @ direction).abs().max()) <= 1e-3 * float(direction.abs().max())
     prediction = levelport.interval(nll(twice), start, lambda w: twice[:3] @ w, confidence=0.95, refine=True)
     small = levelport.interval(nll(X), start[:2], lambda w: X[:3] @ w, confidence=0.95, refine=True)
+    odds = levelport.interval(nll(twice), start, lambda w: w[0].exp(), confidence=0.95, refine=True)
+    assert statuses(odds)[1] == "UNBOUNDED"
     assert prediction.success
     half = small.upper - small.lower
     assert float(((prediction.upper - small.upper) / half).abs().max()) <= 1e-3
@@ -63,7 +65,7 @@ def test_steep_quantities_are_not_unbounded(scale: float) -> None:
     assert math.log(result.upper) == pytest.approx(2.0 * scale, abs=0.01 * scale)
 
 
-@pytest.mark.parametrize("shift", [1e-12, 1e-6, 1e-3, 1e-2])
+@pytest.mark.parametrize("shift", [1e-20, 1e-12, 1e-6, 1e-3, 1e-2])
 def test_nearly_stationary_quantities(shift: float) -> None:
     """The Wald width of a product beside its saddle, and of a square beside its minimum, says nothing of the ends."""
     result = levelport.interval(
@@ -76,6 +78,13 @@ def test_nearly_stationary_quantities(shift: float) -> None:
     upper = torch.tensor([(math.sqrt(2.0) + shift) ** 2, (2.0 + shift) ** 2], dtype=DTYPE)
     assert torch.allclose(result.upper, upper, rtol=0.0, atol=4e-3)
     assert torch.allclose(result.lower, torch.tensor([-2.0, 0.0], dtype=DTYPE), rtol=0.0, atol=4e-3)
+
+
+def test_saddle_beside_the_minimizer_by_less_than_roundings() -> None:
+    zero = torch.zeros(2, dtype=DTYPE)
+    result = levelport.interval(lambda v: 0.5 * (v**2).sum(), zero, lambda v: (v[0] + 1e-60) * (v[1] + 1e-60), rise=2.0)
+    assert result.success
+    assert (result.lower, result.upper) == pytest.approx((-2.0, 2.0), abs=4e-3)
 
 
 def test_unbounded_is_said_early() -> None:

@@ -97,8 +97,8 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], begin: Tensor | No
         if search.status is not EndStatus.BUDGET:
             search.status = EndStatus.CERTIFIED if moved else EndStatus.FAILED
         search.detail = "the quantity is stationary at x" if moved else "no step improves the quantity"
-    beside = search.status is EndStatus.CERTIFIED and search.site.slack > _MORE and task.length(search.site.z) < _BESIDE
-    if beside and begin is None and not moved:  # perhaps a saddle of the quantity
+    rests = search.status in (EndStatus.CERTIFIED, EndStatus.FAILED) and search.site.slack > _MORE
+    if rests and task.length(search.site.z) < _BESIDE and begin is None and not moved:  # perhaps at a saddle
         again = find_end(task, aim, spent, _displaced(task).z)
         search = again if search.width(again.reading) > (1.0 + task.tol) * search.width(search.reading) else search
     if task.region.lowest.site is not None and search.status is not EndStatus.FAILED:

@@ -33,7 +33,6 @@ from levelport.goals.pairs import Pairs
 from levelport.goals.result import EndStatus
 
 FAR = 100.0  # Wald widths after which there is no end, unless z is still near: an odds ratio may grow as much
-_ENDLESS = 1e30  # Wald widths after which there is none in any case, as for exp of what is unbounded
 _OUTSIDE = 4.0  # excess over the level, in units of the rise and of the model's own drop, from which to shorten
 _INSIDE = 0.2  # share of the tolerance by which steps aim below the level
 _LEFT = 0.5  # slack after a step from which the step is doubled
@@ -86,7 +85,8 @@ class Search:
     def too_far(self, site: Site, reading: Reading) -> bool:
         """Return True if h and x have come so far that there is no end."""
         width, unit = self.width(reading), self.first if math.isnan(self.wald) else self.wald
-        return width > _ENDLESS * unit or (width > FAR * unit and self.length(site.z) > FAR)
+        endless = width > math.sqrt(torch.finfo(site.point.x.dtype).max)  # as exp of what is unbounded
+        return width > FAR * unit and (endless or self.length(site.z) > FAR)
 
 
 def repeated_wald(

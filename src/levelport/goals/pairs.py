@@ -105,5 +105,7 @@ class Pairs:
             if not sBs > 0.0:  # as far as its digits tell
                 return 0.0
             B = B.addr(y, y, alpha=inverse).addr_(Bs, Bs, alpha=-1.0 / sBs)
-        least = torch.linalg.eigvalsh(B[1:, 1:]) if bool(B.isfinite().all()) else B.new_zeros(1)
+        if not math.isfinite(float(B.sum())):
+            return 0.0
+        least = torch.linalg.eigvalsh(B[1:, 1:])
         return min(1.0, float(least[0])) if len(least) else 1.0

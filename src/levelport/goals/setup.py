@@ -123,14 +123,12 @@ class Setup(Generic[X]):
         """Search for one end of ``goal``, from the minimizer or from ``begin``; the end, and z of its point."""
         began = time.perf_counter()
         before = self.objective.cost + goal.cost
+        most = before.gradient_equivalents + self.max_cost
         sign = SIDES[side]
         aim = Aim(goal, sign, task.region.chart)
 
-        def cost() -> Cost:
-            return self.objective.cost + goal.cost - before
-
         def spent() -> bool:
-            return cost().gradient_equivalents >= self.max_cost
+            return self.objective.cost.gradient_equivalents + goal.cost.gradient_equivalents >= most
 
         found = find_end(task, aim, spent, begin)
         if self.bounds is not None:
@@ -159,7 +157,7 @@ class Setup(Generic[X]):
             angle=found.angle,
             price=found.price / task.region.unit,
             wald=sign * (found.origin - found.wald),
-            cost=replace(cost(), seconds=time.perf_counter() - began),
+            cost=replace(self.objective.cost + goal.cost - before, seconds=time.perf_counter() - began),
             iterations=found.iterations,
             detail=found.detail,
             direction=self.structure.unflatten(way / float(norm(way))) if unbounded else None,

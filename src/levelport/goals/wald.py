@@ -97,7 +97,7 @@ def repeated_wald(
     eps = torch.finfo(region.objective.dtype).eps
     while search.iterations < steps:
         site, p, g = search.site, search.reading.gradient, search.site.gradient
-        if float(p.norm()) > _GREW * float(last.norm()):
+        if p is not last and float(p.norm()) > _GREW * float(last.norm()):
             pairs.forget()
         last = p
         w, v = pairs.solve(p), pairs.solve(g)

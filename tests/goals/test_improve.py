@@ -49,8 +49,8 @@ def test_linear_goal_finds_a_far_level_at_little_cost(x: float, rise: float) -> 
     start = torch.full((3,), x, dtype=torch.float64)
     result = levelport.improve(lambda v: v.square().sum(), start, lambda v: v[0] + 2.0 * v[1], rise=rise)
     assert result.status is ImproveStatus.CERTIFIED
-    assert result.goal == pytest.approx(-math.sqrt(5.0 * result.level), rel=1e-6)
-    assert result.cost.gradient_equivalents < 60.0
+    assert result.goal == pytest.approx(-math.sqrt(5.0 * result.level), rel=2e-5)  # tol, of angle and slack each
+    assert result.cost.gradient_equivalents < 300.0
 
 
 def test_no_level_at_all_returns_finite_values() -> None:

@@ -65,7 +65,7 @@ def test_steep_quantities_are_not_unbounded(scale: float) -> None:
     assert math.log(result.upper) == pytest.approx(2.0 * scale, abs=0.01 * scale)
 
 
-@pytest.mark.parametrize("shift", [1e-20, 1e-12, 1e-6, 1e-3, 1e-2])
+@pytest.mark.parametrize("shift", [1e-20, 1e-16, 1e-12, 1e-6, 1e-3, 1e-2])
 def test_nearly_stationary_quantities(shift: float) -> None:
     """The Wald width of a product beside its saddle, and of a square beside its minimum, says nothing of the ends."""
     result = levelport.interval(

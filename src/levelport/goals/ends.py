@@ -149,15 +149,16 @@ def descended(task: Task, z: Tensor) -> Tensor | None:
 
 def _take_over(task: Task, aim: Aim, search: Search, spent: Callable[[], bool]) -> None:
     """Feasible SQP from where the Wald steps ended, past shallow hills, to an end that a second look confirms."""
-    state = Descent(search.site, search.reading, search.origin)
-    scale = 1.0 / search.price if 0.0 < search.price < math.inf else 1.0
-    metric = Pairs.around_identity(task.recycled, scale=scale)
+    state = Descent(search.site, search.reading, search.origin, price=search.price)
+    metric = _metric(task, state)
 
     def stop() -> bool:
         return spent() or search.too_far(state.site, state.reading)
 
     search.status = EndStatus.CURVED
     for tol in _ANGLES:
+        if state.stalled:  # the price may have changed by orders of magnitude
+            metric = _metric(task, state)
         state.converged = state.stalled = False
         feasible_sqp(task.region, aim, state, metric, tol=tol, steps=_ITERATIONS, spent=stop)
         width = search.width(state.reading)
@@ -187,6 +188,12 @@ def _take_over(task: Task, aim: Aim, search: Search, spent: Callable[[], bool]) 
     search.site, search.reading, search.price = state.site, state.reading, state.price
     search.iterations += state.iterations
     search.angle = _angle(state.site, state.reading, metric)
+
+
+def _metric(task: Task, state: Descent) -> Pairs:
+    """The Hessian of h + μF, as far as it is known: μ times that of F at the minimizer."""
+    scale = 1.0 / state.price if 0.0 < state.price < math.inf else 1.0
+    return Pairs.around_identity(task.recycled, scale=scale)
 
 
 def _behind(task: Task, aim: Aim, state: Descent, look: SecondLook) -> tuple[Site, Reading] | None:

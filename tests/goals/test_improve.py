@@ -212,7 +212,7 @@ def test_shortened_move_is_not_certified() -> None:
     assert "of its length" in result.message
 
 
-def test_interrupts_in_the_loss_and_while_parameters_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupts_while_parameters_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     module, inputs, _ = live_problem()
     before = [parameter.clone() for parameter in module.parameters()]
     calls, interrupted, load = 0, 0, ParametersObjective.load

@@ -102,6 +102,22 @@ def test_declined_steps_warn_once_and_are_logged_again(caplog: pytest.LogCapture
     assert "declined   for 401 steps: losses jump by" in optimizer.teleporter.summary()
 
 
+def test_declined_steps_warn_where_batches_are_watched() -> None:
+    """Their loss is looked at every fortieth step only."""
+    model, x, y = problem()
+    batches = Batches(lambda x, y: nn.functional.mse_loss(model(x), y), list(zip(x.chunk(4), y.chunk(4), strict=True)))
+    optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.05), teleport_on=batches)
+    told: list[int] = []
+    optimizer.register_teleport_hook(lambda result: None, on_decline=lambda declined, why: told.append(declined))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(201):
+            optimizer.step(lambda: nn.functional.mse_loss(model(x), y))
+    assert told == [200]
+    assert ["no teleport in 200 steps: a trial might delay" in str(warning.message) for warning in seen] == [True]
+    assert optimizer.teleporter.spent == 201.0 + 6 * 2.0
+
+
 def test_state_of_a_policy_is_plain_numbers() -> None:
     model, x, y = problem()
     teleporter = Teleporter(torch.optim.SGD(model.parameters(), lr=0.05), Every(5))

@@ -248,14 +248,16 @@ class Teleporter:
 
     def _due(self, value: float) -> bool:
         """Tell the policy what is new, and ask it."""
-        policy, step, judged = self.policy, self.iteration, value
+        policy, judged = self.policy, value
+        step: int | None = self.iteration
         if not policy.schedule.watches:
             return policy.due(step, value, self.spent)
         if self.teleport_on is not None:
-            if step % max(1, math.ceil(0.5 * policy.history.unit / _SHARE)):
-                return policy.due(None, value, self.spent)
-            self.spent += 0.5 * policy.history.unit
-            judged = agreed(value_of(self.teleport_on, self.parameters()), self.parameters()[0].device)
+            if self.iteration % max(1, math.ceil(0.5 * policy.history.unit / _SHARE)):
+                step = None
+            else:
+                self.spent += 0.5 * policy.history.unit
+                judged = agreed(value_of(self.teleport_on, self.parameters()), self.parameters()[0].device)
         due = policy.due(step, value, self.spent, judged)
         if policy.declined > 0 and policy.declined % SILENT_STEPS == 0:
             self._tell_of_silence()
@@ -263,8 +265,8 @@ class Teleporter:
 
     def _tell_of_silence(self) -> None:
         declined, why = self.policy.declined, self.policy.silence()
-        other = ", or teleport_on=Batches(loss, batches)" if self.teleport_on is None else ""
-        told = f"no teleport in {declined} steps: {why}. Pass schedule=Every(50){other}, to teleport. (Said once.)"
+        other = " and, on mini-batches, teleport_on=Batches(loss, batches)" if self.teleport_on is None else ""
+        told = f"no teleport in {declined} steps: {why}. Pass schedule=Every(50){other} to teleport. (Said once.)"
         self._warn("silent", told)
         for _, on_decline in list(self._hooks.values()):
             if on_decline is not None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from levelport import Every, Never, ObjectiveError, Teleported, minimize, teleport
+from levelport import Every, Never, ObjectiveError, Teleported, interval, minimize, teleport
 from levelport.objectives import ModuleObjective
 from levelport.objectives.parameters import ParametersObjective
 from levelport.solvers import Auto
@@ -156,6 +156,17 @@ def test_unused_variables_and_constants_are_no_error(verb: Callable[..., Any]) -
     constant = verb(lambda x: torch.tensor(1.0), torch.ones(2))
     assert torch.equal(constant.x, torch.ones(2))
     assert constant.gradient_norm == 0.0
+
+
+@pytest.mark.parametrize("verb", [teleport, minimize])
+def test_loss_of_a_live_module_in_place_of_x(verb: Callable[..., Any]) -> None:
+    """It has a gradient, by other tensors than x."""
+    model = nn.Linear(2, 1)
+    x = dict(model.named_parameters())
+    with pytest.raises(ObjectiveError, match=r"does not depend on x, but on other tensors .*functional_call"):
+        verb(lambda _: model(torch.ones(3, 2)).square().mean(), x)
+    with pytest.raises(ObjectiveError, match="the quantity does not depend on x"):
+        interval(lambda v: v.square().sum(), torch.zeros(2), lambda _: model(torch.ones(2))[0], rise=1.0)
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -36,6 +36,11 @@ OTHER_MODEL = (
     "detach() and no torch.no_grad() inside; or it calls another model than the one that has these parameters."
 )
 
+_OTHER_TENSORS = (
+    "{} does not depend on x, but on other tensors that require gradients, such as the parameters of a module. Compute "
+    "it from x, for a module by torch.func.functional_call(module, x, inputs)."
+)
+
 SPARSE_GRADIENT = (
     "a parameter has a sparse gradient, which has no second derivative. Use nn.Embedding(..., sparse=False)."
 )
@@ -135,7 +140,7 @@ class DerivativeCheck:
     Args:
         ledger: of the objective.
         name: what messages call f.
-        unrelated: the error where f depends on no entry at all; empty where f may be constant.
+        unrelated: the error where f depends on no entry at all; empty where f may be constant, without a graph.
     """
 
     def __init__(self, ledger: Ledger, name: str = LOSS, *, unrelated: str = "") -> None:
@@ -144,8 +149,9 @@ class DerivativeCheck:
         self._ledger = ledger
         self._unrelated = unrelated
 
-    def verify(self, x: Tensor, value: float, silent: Tensor, evaluate: Callable[[Tensor], float]) -> None:
+    def verify(self, x: Tensor, loss: Tensor, silent: Tensor, evaluate: Callable[[Tensor], float]) -> None:
         """Raise :class:`ObjectiveError` if ``evaluate`` changes with the ``silent`` entries of ``x`` (a mask)."""
+        value = float(loss.detach())
         if self.done or not math.isfinite(value):
             return
         size = torch.finfo(x.dtype).eps ** 0.25 * (1.0 + x.abs())
@@ -168,8 +174,8 @@ class DerivativeCheck:
                     "requires_grad=False on parameters that shall stay as they are."
                 )
             if math.isfinite(elsewhere):
-                if self._unrelated and bool(silent.all()):
-                    raise ObjectiveError(self._unrelated)
+                if (self._unrelated or loss.requires_grad) and bool(silent.all()):
+                    raise ObjectiveError(self._unrelated or _OTHER_TENSORS.format(self.name))
                 break
         self.done = True
 
@@ -242,7 +248,7 @@ class GraphPoint(Point):
             self._differentiable_gradient = gradient
             gradient = gradient.detach()
         if silent is not None and not self._derivative_check.done:
-            self._derivative_check.verify(self.x, float(loss.detach()), silent, self._value_elsewhere)
+            self._derivative_check.verify(self.x, loss, silent, self._value_elsewhere)
         if self._penalty:
             gradient = gradient + 2.0 * self._penalty * self.x
         value = self._value if self._value is not None else self._penalised(loss)

@@ -261,7 +261,7 @@ def prepare(
         objective.verify_deterministic(point)
         advice = "Pass the minimizer, or refine=True to minimize from x first."
         if refine:
-            advice = "refine=True reached no minimum: f may have none, as for separable data. Try another x, or float64."
+            advice = "refine=True reached no minimum: f may have none, as for separable data. Try another x or float64."
         _judge(setup, rise, ends, advice)
     setup.cost = setup.spent
     return setup

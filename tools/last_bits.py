@@ -1,4 +1,4 @@
-"""How far teleports from starts that differ in their last bits end apart: "last bits" of docs/results/development.md.
+"""How far teleports from starts that differ in their last bits end apart (docs/results/development.md).
 
     python tools/last_bits.py
 
@@ -9,13 +9,12 @@ the smallest gradient norm returned, relative to the largest, at 50 Hessian-vect
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import torch
 
 from development_models import DEVELOPMENT
 from levelport import Auto, teleport
-from levelport_lab.bench.report import Table, write_page
+from levelport_lab.bench.report import Table
 from levelport_lab.problems.teleport_cases import all_cases
 
 NETWORKS = (
@@ -33,7 +32,6 @@ NETWORKS = (
 CASES = all_cases() | all_cases(DEVELOPMENT)
 DRAWS = 30
 GOAL = 1e-6
-RESULTS = Path(__file__).parents[1] / "docs" / "results"
 
 
 def measured(name: str) -> list[str]:
@@ -52,13 +50,12 @@ def measured(name: str) -> list[str]:
 
 
 def main() -> None:
-    """Measure, and set the table into the page."""
+    """Measure, and print a row for each network."""
     torch.set_num_threads(1)
     rows = [measured(name) for name in NETWORKS]
+    print(Table("last bits", ["network", "spread", "statuses"], rows).text())
     missed = sum(float(spread) > GOAL or "," in statuses for _, spread, statuses in rows)
-    table = Table("last bits", ["network", "spread"], [row[:2] for row in rows])
-    write_page(RESULTS / "development.md", [table])
-    print(table.text(), f"{missed} of {len(rows)} miss a spread of {GOAL:g} or end with different statuses.", sep="\n")
+    print(f"{missed} of {len(rows)} miss a spread of {GOAL:g} or end with different statuses.")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import levelport
 from levelport import ModuleObjective, ObjectiveError
 from levelport.goals import Distance, ImproveStatus, Norm
+from levelport.goals.result import ImproveRow
 from levelport.objectives.parameters import ParametersObjective
 
 
@@ -105,6 +106,19 @@ def test_goal_across_the_level_is_reached(seed: int) -> None:
     result = levelport.improve(f, start, Norm())
     assert result.success
     assert result.cost.gradient_equivalents <= 60.0
+
+
+def test_callback_and_iterations_end_the_search() -> None:
+    x, rows = torch.tensor([4.0, 0.25], dtype=torch.float64), list[ImproveRow]()
+    stopped = levelport.improve(product, x, Norm(), rise=1e-4, callback=lambda row: rows.append(row) or row.goal < 10.0)
+    short = levelport.improve(product, x, Norm(), rise=1e-4, max_iterations=2)
+    for result in (stopped, short):
+        assert result.status is ImproveStatus.BUDGET
+        assert "max_iterations or the callback" in str(result)
+        assert 1.98 < result.goal < result.goal_start
+    assert [row.goal < 10.0 for row in rows] == [False] * (len(rows) - 1) + [True]
+    assert rows[-1].goal == stopped.goal
+    assert len(short.trace) <= 3
 
 
 def test_nothing_to_gain_returns_the_start() -> None:

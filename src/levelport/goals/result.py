@@ -44,7 +44,7 @@ class ImproveStatus(Enum):
 
     CERTIFIED = "the KKT conditions hold to the tolerance asked for"
     INTERIOR = "the goal has a stationary point below the level, and it was reached"
-    BUDGET = "max_cost was spent; the goal may be improved further"
+    BUDGET = "max_cost, max_iterations or the callback ended the search; the goal may be improved further"
     STALLED = "no step improves the goal by more than its rounding error"
     NO_GAIN = "no feasible point with a better goal was found; this is the start itself"
     UNUSED_ROSE = "the loss rises above the level on the unused batches, so the move was shortened"

@@ -39,17 +39,9 @@ def test_fixed_schedules(schedule: Schedule, expected: list[int], text: str) -> 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Every(0), "period"),
-        (lambda: Every(5, start=-1), "start"),
         (lambda: At([]), "empty"),
         (lambda: At([3, 5, 3]), "lists 3 twice"),
         (lambda: At([-2]), "at least 0"),
-        (lambda: Every(1.5), "period must be a whole number"),
-        (lambda: At(True), "whole number"),
-        (lambda: WhileAffordable(rise=0.0), "rise"),
-        (lambda: WhileAffordable(share=0.0), "share"),
-        (lambda: WhileAffordable(pause=0), "pause"),
-        (lambda: WhileAffordable(vectors=0), "vectors"),
     ],
 )
 def test_what_makes_no_sense_is_named(make: Any, message: str) -> None:

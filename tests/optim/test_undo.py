@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
+from itertools import pairwise
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from levelport.optim import At, Teleporter, WhileAffordable
@@ -165,3 +169,98 @@ def test_steps_that_go_wrong_are_rolled_back_with_a_warning() -> None:
         step(teleporter, model, data)
     assert teleporter.undone == 1
     assert torch.equal(nn.utils.parameters_to_vector(model.parameters()), back.x)
+
+
+class Rules:
+    """What the undo monitor does, from all losses of the run: one entry per step, NaN where no loss was seen."""
+
+    def __init__(self, noisy: bool) -> None:
+        self.noisy, self.losses, self.trial = noisy, list[float](), 0
+        self.level: float | None = None
+        self.jump: float | None = None
+        self.steps = self.ignored = self.failures = self.undone = 0
+
+    def unbroken(self, begin: int) -> list[float]:
+        """The losses from ``begin`` on that no gap parts from now."""
+        gaps = [place + 1 for place, loss in enumerate(self.losses) if not math.isfinite(loss)]
+        return self.losses[max([begin, *gaps]) :]
+
+    def rise(self) -> float | None:
+        """The largest rise from one loss to the next, of twenty at most, five at least, and else since the trial."""
+        known = self.unbroken(0)[-20:]
+        among = known[-max(len(self.unbroken(self.trial)), 5) :]
+        return max(0.0, *(later - earlier for earlier, later in pairwise(among))) if len(known) >= 5 else None
+
+    def watch(self, level: float) -> None:
+        self.jump = self.rise() if self.noisy else 0.0
+        self.failures = self.failures if self.level is None else 0
+        known = self.unbroken(0)
+        self.level, self.steps = known[-1] if math.isnan(level) and known else level, 0
+
+    def loss(self, loss: float, due: bool) -> str:
+        if self.level is not None:
+            if self.jump is None and len(self.unbroken(self.trial)) >= 20:
+                self.jump = self.rise()
+            self.level = loss if math.isnan(self.level) else self.level
+            self.steps += 1
+            above = 3.0 * abs(self.level) if self.jump is None else 2.0 * self.jump + 1e-6 * abs(self.level)
+            if not loss <= self.level + above:
+                self.undone, self.failures, self.level = self.undone + 1, self.failures + 1, None
+                self.ignored = 2**self.failures - 1
+                return "undone"
+            if self.steps >= 50:
+                self.failures, self.level = 0, None
+        self.losses.append(loss)
+        if due and self.ignored:
+            self.ignored -= 1
+            return ""
+        return "teleport" if due else ""
+
+    def unseen(self) -> None:
+        self.losses.append(math.nan)
+        self.steps += 1
+        if self.steps >= 50:
+            self.level = None
+
+
+@pytest.mark.parametrize("noisy", [True, False])
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["due", "due", "", "", "", "", "", "unseen"]),
+            st.one_of(
+                st.floats(0.8, 1.2), st.sampled_from([0.99, 1.0, 1.0 + 1.2e-6, 2.5, 9.0, -1.0, math.inf, math.nan])
+            ),
+            st.sampled_from(["level", "level", "other", "refused"]),
+        ),
+        max_size=120,
+    ),
+    st.sampled_from([1e-4, 1.0, 1e5]),
+)
+def test_monitor_follows_its_rules(noisy: bool, run: list[tuple[str, float, str]], unit: float) -> None:
+    """In any unit of the loss, and with a checkpoint after every step."""
+    rules, monitor = Rules(noisy), UndoMonitor[str](noisy=noisy)
+    for kind, value, trial in run:
+        loss = unit * value
+        if kind == "unseen":
+            rules.unseen()
+        else:
+            undone = monitor.rises(loss)
+            assert not undone or monitor.undo() == "back"
+            teleport = not undone and monitor.allows(kind == "due", loss)
+            expected = rules.loss(loss, kind == "due")
+            assert (undone, teleport) == (expected == "undone", expected == "teleport")
+            if teleport and trial != "refused" and math.isfinite(loss):
+                level = loss if trial == "level" else math.nan
+                rules.watch(level)
+                monitor.watch(level, "back")
+            if teleport:
+                rules.trial = len(rules.losses)
+                monitor.forget()
+        monitor.stepped()
+        assert (monitor.undone, monitor.watching) == (rules.undone, rules.level is not None)
+        if rules.level is not None:
+            assert (monitor.level, monitor.steps) == (rules.level, rules.steps)
+        stored = json.loads(json.dumps(monitor.state_dict()))
+        monitor, back = UndoMonitor[str](noisy=noisy), monitor.back
+        monitor.load_state_dict(stored, back)

@@ -217,7 +217,7 @@ class _Ends(Generic[X]):
         if len(directions) == len(goals):
             return (xs @ torch.stack(directions).T).double()
         if len(goals) <= _FEW:
-            return torch.tensor([[goal.at(x).value for goal in goals] for x in xs], dtype=torch.float64)
+            return torch.tensor([[goal.at(x).value for goal in goals] for x in xs], dtype=torch.float64, device="cpu")
         return None
 
 

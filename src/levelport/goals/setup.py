@@ -54,7 +54,7 @@ def rise_of(rise: float | None, confidence: float | None, *, freedom: int = 1) -
     assert confidence is not None
     if freedom == 2:
         return -math.log1p(-float(confidence))
-    return float(torch.erfinv(torch.tensor(float(confidence), dtype=torch.float64))) ** 2
+    return float(torch.erfinv(torch.tensor(float(confidence), dtype=torch.float64, device="cpu"))) ** 2
 
 
 @dataclass

@@ -33,8 +33,8 @@ class Lanczos:
         self._diagonal: list[float] = []
         self._off_diagonal: list[float] = []
         self._remainder = start  # of the last product, outside the space
-        self.ritz_values = torch.empty(0, dtype=torch.float64)
-        self._ritz_basis = torch.empty(0, 0, dtype=torch.float64)
+        self.ritz_values = torch.empty(0, dtype=torch.float64, device="cpu")
+        self._ritz_basis = self.ritz_values.reshape(0, 0)
 
     @property
     def size(self) -> int:
@@ -77,9 +77,9 @@ class Lanczos:
         return self._product(v)
 
     def _diagonalise(self) -> None:
-        tridiagonal = torch.diag(torch.tensor(self._diagonal, dtype=torch.float64))
+        tridiagonal = torch.diag(torch.tensor(self._diagonal, dtype=torch.float64, device="cpu"))
         if self.size > 1:
-            off = torch.tensor(self._off_diagonal[: self.size - 1], dtype=torch.float64)
+            off = tridiagonal.new_tensor(self._off_diagonal[: self.size - 1])
             tridiagonal += torch.diag(off, 1) + torch.diag(off, -1)
         self.ritz_values, self._ritz_basis = torch.linalg.eigh(tridiagonal)
 

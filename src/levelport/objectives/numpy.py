@@ -89,7 +89,7 @@ def is_array(x: object) -> bool:
 
 def from_arrays(fun: Callable[..., Any] | Objective, x0: Any, jac: Any) -> tuple[Objective, Tensor]:
     """The objective and the start as a tensor, of NumPy callables and a NumPy start."""
-    start = torch.as_tensor(x0, dtype=torch.float64).clone()
+    start = torch.as_tensor(x0, dtype=torch.float64, device="cpu").clone()
     if start.ndim != 1:
         raise ObjectiveError(f"x0 has the shape {tuple(start.shape)}; a NumPy start must be a vector: x0.reshape(-1).")
     if isinstance(fun, Objective):
@@ -169,7 +169,7 @@ class _NumpyPoint(Point):
         return self._vector(product, "hessp")
 
     def _vector(self, array: Any, name: str) -> Tensor:
-        vector = torch.as_tensor(array, dtype=torch.float64).reshape(-1).clone()
+        vector = torch.as_tensor(array, dtype=torch.float64, device="cpu").reshape(-1).clone()
         if vector.numel() != self.x.numel():
             raise ObjectiveError(
                 f"{name} returned {vector.numel()} entries for an x of {self.x.numel()}; they must agree."

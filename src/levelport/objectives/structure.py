@@ -181,7 +181,7 @@ def check_separate(parameters: list[Tensor]) -> None:
         if address == 0 or len(numbers) == 1:
             continue
         first = parameters[numbers[0]]
-        owners = torch.full((first.untyped_storage().nbytes() // first.itemsize,), -1, dtype=torch.int32)
+        owners = torch.full((first.untyped_storage().nbytes() // first.itemsize,), -1, dtype=torch.int32, device="cpu")
         for number in numbers:
             parameter = parameters[number]
             entries = owners.as_strided(parameter.shape, parameter.stride(), parameter.storage_offset())

@@ -142,7 +142,7 @@ def minimize(
     weights: Any = metric
     if arrays:
         fun, start = from_arrays(fun, x0, jac)
-        weights = metric if metric is None or isinstance(metric, str) else torch.as_tensor(metric, dtype=torch.float64)
+        weights = metric if metric is None or isinstance(metric, str) else torch.as_tensor(metric, device="cpu")
     elif jac is not None:
         raise ValueError("jac is for NumPy starts; a function of tensors is differentiated automatically.")
     objective, structure, flat = as_objective(fun, start)

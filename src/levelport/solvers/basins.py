@@ -78,13 +78,13 @@ def sampled(problem: TeleportProblem, monitor: Monitor, length: float, count: in
     Points are drawn around w, at distances of the order of ``length``, and brought down to the level by steps
     (f - f(w)) ∇f/‖∇f‖². Costs values and gradients only, some ten per point drawn.
     """
-    generator, start = torch.Generator().manual_seed(seed), problem.start
+    generator, start = torch.Generator("cpu").manual_seed(seed), problem.start
     found = []
     for _ in range(_DRAWS * count):
         if monitor.should_stop() is not None:
             break
-        draw = torch.randn(start.x.numel(), generator=generator, dtype=torch.float64).to(start.x)
-        spread = 2.0 ** float(torch.randint(-2, 3, (), generator=generator))
+        draw = torch.randn(start.x.numel(), generator=generator, dtype=torch.float64, device="cpu").to(start.x)
+        spread = 2.0 ** float(torch.randint(-2, 3, (), generator=generator, device="cpu"))
         point = _lowered(problem, problem.objective.at(start.x + spread * length * draw, curvature=True))
         if point is not None:
             point.release()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -40,7 +41,7 @@ class ScaleGroup:
     def of(cls, chain: Chain, objective: Objective, solver: str) -> ScaleGroup:
         """Number the units, and say for every parameter where it leads."""
         widths = [chain.width(junction) for junction in range(len(chain.layers) - 1)]
-        ends = torch.tensor(widths).cumsum(0).tolist()
+        ends = list(accumulate(widths))
         blocks = tuple(slice(end - width, end) for end, width in zip(ends, widths, strict=True))
         into = torch.full((objective.dimension,), ends[-1], device=objective.device)
         out_of = into.clone()

@@ -16,6 +16,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as hooks
+from torch.nn.utils import _named_member_accessor as accessor
+from torch.nn.utils import stateless
 
 import levelport
 from levelport import Batches, Every, Krylov, Teleported
@@ -69,13 +71,16 @@ Place = tuple[str, int]
 LIBRARY = str(Path(levelport.__file__).parent)
 
 
+FILES = (LIBRARY, contextlib.__file__, stateless.__file__, accessor.__file__)  # the last two: functional_call
+
+
 def traced(action: Callable[[], object], stop: int = 0) -> list[Place]:
     """The lines of the library that ``action`` passes, with a ``KeyboardInterrupt`` at the one of that number."""
     passed: list[Place] = []
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
         name = frame.f_code.co_filename
-        if not name.startswith(LIBRARY) and name != contextlib.__file__:
+        if not name.startswith(FILES):
             return None
         if event == "line":
             passed.append((name, frame.f_lineno))
@@ -146,6 +151,51 @@ def test_grad_mode_survives_every_interrupt(action: Callable[[], None]) -> None:
         traced(action, stop)
         recover()
         assert torch.is_grad_enabled(), stop
+
+
+def test_interrupted_modules_hold_their_own_tensors() -> None:
+    model, x, y = normalized(0)
+    objective = levelport.ModuleObjective(model, nn.functional.mse_loss, x, y)
+    own = [*model.parameters(), *model.buffers()]
+
+    def evaluate() -> None:
+        point = objective.at(2.0 * objective.initial_point())
+        point.hvp(point.gradient)
+
+    for stop in range(1, len(traced(evaluate)) + 1):
+        traced(evaluate, stop)
+        recover()
+        assert all(now is then for now, then in zip([*model.parameters(), *model.buffers()], own, strict=True)), stop
+        assert not hooks._global_forward_pre_hooks, stop
+
+
+def test_the_next_verb_finishes_what_an_interrupt_left() -> None:
+    start = torch.tensor([1.0, 0.5], dtype=torch.float64)
+
+    def act() -> None:
+        levelport.teleport(lambda w: (w**4).sum(), start, Krylov(max_hvps=2))
+
+    passed = traced(act)
+    left = 0
+    for stop in [number for number, (name, _) in enumerate(passed, start=1) if name.endswith("isolation.py")]:
+        traced(act, stop)
+        left += not torch.backends.cuda.flash_sdp_enabled()
+        act()
+        assert torch.backends.cuda.flash_sdp_enabled(), passed[stop - 1]
+    assert left > 0
+
+
+def test_a_verb_in_a_callback_ends_nothing_around_it() -> None:
+    start, switches = torch.tensor([1.0, 0.5], dtype=torch.float64), []
+
+    def inside(*_: object) -> None:
+        levelport.teleport(lambda w: (w**2).sum(), start)
+        switches.append(torch.backends.cuda.flash_sdp_enabled())
+
+    levelport.teleport(lambda w: (w**4).sum(), start, callback=inside)
+    assert switches
+    assert not any(switches)
+    assert torch.backends.cuda.flash_sdp_enabled()
 
 
 def test_restoring_runs_all_before_an_interrupt_goes_on() -> None:

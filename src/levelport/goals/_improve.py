@@ -20,7 +20,7 @@ from levelport.goals.result import ImproveResult, ImproveRow, ImproveStatus
 from levelport.objective import Cost, Objective, ObjectiveError, Point
 from levelport.objectives.batches import Batches, Loss
 from levelport.objectives.function import LOSS, FunctionObjective, as_objective
-from levelport.objectives.isolation import full_precision, restoring
+from levelport.objectives.isolation import full_precision, recover, restoring
 from levelport.objectives.parameters import ParametersObjective
 from levelport.objectives.structure import Structure, X
 from levelport.vectors import all_finite
@@ -128,6 +128,7 @@ def _live(fun: Any, module: nn.Module, goal: Any) -> _Pair[Any]:
     def over_parameters(loss: Loss | Batches, name: str = LOSS) -> ParametersObjective:
         return ParametersObjective(module.parameters(), loss, name=name)
 
+    recover()
     objective = over_parameters(fun)
     start = objective.current()
     unused = over_parameters(Batches(fun.loss, fun.unused)) if isinstance(fun, Batches) and fun.unused else None

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from levelport.objective import Ledger, NotDeterministicError, Objective, ObjectiveError, Point
-from levelport.objectives.isolation import isolated, twice_differentiable
+from levelport.objectives.isolation import isolated, recover, twice_differentiable
 from levelport.objectives.structure import Structure, Variables, X
 
 CALLED_BACKWARD = (
@@ -372,7 +372,8 @@ class FunctionObjective(Objective):
 
 
 def as_objective(fun: Callable[[Any], Tensor] | Objective, x: X) -> tuple[Objective, Structure[X], Tensor]:
-    """The objective, the structure of ``x``, and ``x`` as a flat vector (a copy)."""
+    """The objective, the structure of ``x``, and ``x`` as a flat vector (a copy); where functions of x begin."""
+    recover()
     structure = Structure(x)
     if isinstance(fun, Objective):
         if not isinstance(x, Tensor) or x.numel() != fun.dimension:

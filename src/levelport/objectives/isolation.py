@@ -99,9 +99,20 @@ def _settle(action: Callable[[], object]) -> None:
 
 
 def recover() -> None:
-    """Finish what an interrupt has left unfinished in this thread; for callers who know that nothing is under way."""
-    while _local.unfinished:
+    """Finish what an interrupt has left unfinished in this thread: what every call begins with."""
+    while _local.unfinished and not _is_nested():
         _settle(_local.unfinished[-1])
+
+
+def _is_nested() -> bool:
+    """Return True if a loss or a callback that levelport has called is calling it: nothing is left unfinished then."""
+    frame, outside = sys._getframe(2).f_back, False
+    while frame is not None:
+        ours = frame.f_globals.get("__name__", "").partition(".")[0] == "levelport"
+        if ours and outside:
+            return True
+        frame, outside = frame.f_back, not ours
+    return False
 
 
 @contextmanager
@@ -366,6 +377,15 @@ def _ignore_calls() -> None:
 
 
 _calls = _Shared(_notice_calls, _ignore_calls)
+
+
+@contextmanager
+def before_calls(hook: Callable[[nn.Module, object], None]) -> Iterator[None]:
+    """``hook`` runs before every call of a module, in any thread."""
+    handle = RemovableHandle(calls._global_forward_pre_hooks)
+    with restoring(handle.remove):
+        calls._global_forward_pre_hooks[handle.id] = hook
+        yield
 
 
 @contextmanager

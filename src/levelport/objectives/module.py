@@ -10,16 +10,17 @@ parameters are substituted by ``torch.func.functional_call``, buffers (BatchNorm
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_pre_hook
 
 from levelport import checks
 from levelport.objective import Ledger, Objective, ObjectiveError, Point, SumPoint
 from levelport.objectives.function import DerivativeCheck, GraphPoint, as_scalar_loss
+from levelport.objectives.isolation import before_calls, restoring
 from levelport.objectives.structure import Structure, check_separate
 
 
@@ -109,7 +110,15 @@ class ModuleObjective(Objective):
     def _call(self, leaves: list[Tensor], inputs: Tensor) -> Tensor:
         buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
         substitute = dict(zip(self._names, leaves, strict=True))
-        output: Tensor = torch.func.functional_call(self.module, (substitute, buffers), (inputs,))
+        tables: list[dict[str, Any]] = [t for part in self.module.modules() for t in (part._parameters, part._buffers)]
+        own = [(table, dict(table)) for table in tables]
+
+        def put_back() -> None:
+            for table, before in own:
+                table.update(before)
+
+        with restoring(put_back):  # functional_call does, unless an interrupt comes between
+            output: Tensor = torch.func.functional_call(self.module, (substitute, buffers), (inputs,))
         return output
 
     def _chunk_point(self, x: Tensor, ledger: Ledger, inputs: Tensor, targets: Tensor, curvature: bool) -> GraphPoint:
@@ -143,8 +152,7 @@ class _WholePoint(GraphPoint):
         super().__init__(x, ledger, forward, check, curvature=curvature, penalty=penalty)
         self._module = objective.module
 
-    @contextmanager
-    def _differentiating(self) -> Iterator[None]:
+    def _differentiating(self) -> AbstractContextManager[None]:
         """Refuses a module that runs again in the backward pass: its parameters are no longer substituted then."""
         ours = set(self._module.modules())
 
@@ -156,8 +164,4 @@ class _WholePoint(GraphPoint):
                     "memory, or teleport the live parameters by levelport.Teleported."
                 )
 
-        handle = register_module_forward_pre_hook(refuse)
-        try:
-            yield
-        finally:
-            handle.remove()
+        return before_calls(refuse)

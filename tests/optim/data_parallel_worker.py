@@ -17,7 +17,7 @@ import levelport
 from levelport.objectives import LinearObjective
 from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.parameters import ParametersObjective
-from levelport.optim import Armijo, Every, Never, Teleported, Teleporter, WhileAffordable, minimize
+from levelport.optim import Armijo, At, Every, Never, Teleported, Teleporter, WhileAffordable, minimize
 from levelport.solvers import Krylov
 
 ROWS, COLUMNS = 61, 7
@@ -119,6 +119,15 @@ def without_an_argument(rank: int, rows: slice) -> dict[str, Tensor | str]:
         optimizer.step(lambda: nn.functional.softplus(-y[rows] * parallel(X[rows]).squeeze(1)).mean())
     assert optimizer.last_teleport is not None
     found["nan"] = f"{optimizer.iteration} {optimizer.last_teleport.status.name}"
+    # Weights written on one rank end the watch on all, or each would wait for what the other does not send.
+    network, loss = network_setting(rows)
+    teleporter = Teleporter(torch.optim.SGD(network.parameters(), lr=0.0), At(0), solver=Krylov(max_hvps=6))
+    teleporter.maybe(loss)
+    found["watch"] = str(teleporter.policy.monitor.watching)
+    with torch.no_grad():
+        next(network.parameters()).mul_(1e3**rank)
+    teleporter.maybe(loss)
+    found["watch"] += f" {teleporter.policy.monitor.watching} {teleporter.undone}"
     # The mean over the ranks, with equal weights, is what a teleport sees.
     network, loss = network_setting(rows)
     Teleporter(torch.optim.SGD(network.parameters(), lr=0.0), Never(), solver=Krylov(max_hvps=6)).teleport(loss)

@@ -149,6 +149,10 @@ def test_nan_parameters_on_all_ranks_get_a_status(ranks: Findings) -> None:
     assert [rank["nan"] for rank in ranks] == ["2 NON_FINITE_START"] * 2
 
 
+def test_weights_of_one_rank_end_the_watch_of_all(ranks: Findings) -> None:
+    assert [rank["watch"] for rank in ranks] == ["True False 0"] * 2
+
+
 def test_shards_of_different_width_are_refused(ranks: Findings) -> None:
     assert [rank["dimensions"].split()[-1] for rank in ranks] == ["5.", "6."]
 

@@ -131,12 +131,14 @@ def step(teleporter: Teleporter, model: nn.Module, data: dict[str, Tensor]) -> N
     teleporter.optimizer.step()
 
 
-@pytest.mark.parametrize("how", ["load_state_dict", "data"])
+@pytest.mark.parametrize("how", ["load_state_dict", "data", "resumed"])
 def test_weights_of_others_are_not_rolled_back(how: str) -> None:
     teleporter, model, data = watched_run()
     with torch.no_grad():
         loaded = {name: 10.0 * value for name, value in model.state_dict().items()}
-        if how == "load_state_dict":
+        if how == "resumed":
+            teleporter.load_state_dict(teleporter.state_dict())
+        if how != "data":
             model.load_state_dict(loaded)
         else:
             for name, parameter in model.named_parameters():

@@ -155,6 +155,10 @@ class Teleporter:
         """The parameters that may move: those with ``requires_grad``, of all groups."""
         return trainable(self.optimizer)
 
+    @property
+    def _device(self) -> torch.device:
+        return next(p.device for group in self.optimizer.param_groups for p in group["params"])
+
     def maybe(self, loss: Loss) -> TeleportStep | None:
         """Count a step, and teleport if the schedule says so. Call it once before every step of the optimizer.
 
@@ -186,7 +190,7 @@ class Teleporter:
         """
         self.moved = False
         if value is not None and self.distribute is None:
-            value = agreed(value, self.optimizer.param_groups[0]["params"][0].device)
+            value = agreed(value, self._device)
         undone = self.policy.monitor.back is not None and self._undo_if_risen(loss, value)
         due = not undone and self._due(math.nan if value is None else value)
         self.iteration += 1
@@ -228,8 +232,8 @@ class Teleporter:
         back = monitor.back
         if back is None or value is None:
             return False
-        if not back.leads_back(self.parameters()):
-            monitor.end()  # layers were frozen, or someone else has written to the parameters
+        if agreed(float(back.leads_back(self.parameters())), self._device) < 1.0:
+            monitor.end()  # layers were frozen, or someone else has written to the parameters of a rank
             return False
         if not monitor.rises(value):
             return False
@@ -257,7 +261,7 @@ class Teleporter:
                 step = None
             else:
                 self.spent += 0.5 * policy.history.unit
-                judged = agreed(value_of(self.teleport_on, self.parameters()), self.parameters()[0].device)
+                judged = agreed(value_of(self.teleport_on, self.parameters()), self._device)
         due = policy.due(step, value, self.spent, judged)
         if policy.declined > 0 and policy.declined % SILENT_STEPS == 0:
             self._tell_of_silence()
@@ -347,6 +351,9 @@ class Teleporter:
         if once not in self._warned:
             self._warned |= {once} - {""}
             checks.warn(message)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_hooks": OrderedDict()}  # as torch's optimizers
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

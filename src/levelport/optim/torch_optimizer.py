@@ -130,7 +130,7 @@ class OptimizerSnapshot:
         parameters: those that it may move.
         x: what they were, flat.
         state: the optimizer's, as it was, by the numbers of parameters: what torch's checkpoints have for them.
-        seen: fingerprint of the parameters after the last step; None where that is unknown.
+        seen: fingerprint of the parameters after the last step; None before the move is made.
     """
 
     parameters: list[Tensor]
@@ -154,7 +154,7 @@ class OptimizerSnapshot:
         """True if these are the parameters that moved, and the optimizer's steps alone have changed them since."""
         if {id(p) for p in self.parameters} != {id(p) for p in parameters}:
             return False
-        return self.seen is None or self.seen.equal(_fingerprint(self.parameters))
+        return self.seen is not None and self.seen.equal(_fingerprint(self.parameters))
 
     def value_of(self, loss: Loss) -> float:
         """The loss of this step at the point that was left, over all ranks."""
@@ -177,7 +177,8 @@ class OptimizerSnapshot:
     def state_dict(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """Plain numbers and tensors."""
         numbers = {p: number for number, p in enumerate(_parameters(optimizer))}
-        return {"parameters": [numbers[p] for p in self.parameters], "x": self.x, "state": _clone(self.state)}
+        moved = [numbers[p] for p in self.parameters]
+        return {"parameters": moved, "x": self.x, "state": _clone(self.state), "seen": self.seen}
 
     @classmethod
     def of(cls, state_dict: dict[str, Any], optimizer: torch.optim.Optimizer) -> OptimizerSnapshot:
@@ -188,7 +189,8 @@ class OptimizerSnapshot:
             number: _clone(entry, beside=optimizer.state.get(known.get(number, number)))
             for number, entry in state_dict["state"].items()
         }
-        return cls(parameters, state_dict["x"].to(parameters[0].device), state)
+        x, seen = (state_dict[name].to(parameters[0].device) for name in ("x", "seen"))
+        return cls(parameters, x, state, seen)
 
 
 def make_move(

@@ -16,7 +16,7 @@ from levelport.optim import Armijo, Every, minimize
 from levelport.optim.first_step import averaged_curvature
 from levelport.solvers import Auto, Certificate, Krylov, move_from
 from levelport.solvers.contract import Monitor
-from levelport.solvers.krylov import _judged
+from levelport.solvers.krylov import _outcome_at
 from levelport.solvers.problem import TeleportProblem
 
 CASES = all_cases()
@@ -220,6 +220,6 @@ def test_first_step_is_no_longer_than_twice_the_move() -> None:
     objective = FunctionObjective(lambda x: -torch.exp(-x.square().sum()), like=x)
     problem, end = TeleportProblem(objective, objective.at(x)), objective.at(0.9 * x)
     upward = torch.tensor([1e-6, 1.0], dtype=torch.float64)
-    outcome = _judged(problem, Monitor(problem), end, upward, 1.0, 2.0)
+    outcome = _outcome_at(problem, Monitor(problem), end, upward, 1.0, 2.0)
     assert outcome.certificate is not None
     assert end.gradient_norm / outcome.certificate.curvature == pytest.approx(6.0)

@@ -14,8 +14,8 @@ from levelport import FunctionObjective, Krylov, TeleportStatus
 from levelport.numerics.lanczos import KrylovModel
 from levelport.solvers import Monitor, TeleportProblem, move_from
 from levelport.solvers.auto import _status, quadratic_solution
-from levelport.solvers.krylov import _learned
-from levelport.solvers.problem import INSIDE, Certificate, Region, log_gain, parabola_root, retract, room
+from levelport.solvers.krylov import _radius
+from levelport.solvers.problem import INSIDE, Certificate, TrustRegion, log_gain, parabola_root, retract, room
 
 
 def vector(*entries: float) -> Tensor:
@@ -53,7 +53,7 @@ def test_trust_radius_after_a_step_of_length_8(decrease: float, trusted: float, 
     objective = bowl(1.0, 2.0)
     start = objective.at(vector(1.0, 1.0))
     end: Any = SimpleNamespace(value=start.value - decrease)
-    assert _learned(trusted, KrylovModel(start, 2), end, 1.0, 1.0, 8.0) == expected
+    assert _radius(trusted, KrylovModel(start, 2), end, 1.0, 1.0, 8.0) == expected
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
@@ -87,7 +87,7 @@ def test_status_is_that_of_the_point_returned(place: tuple[float, float], status
     objective = bowl(1.0, 9.0)
     start, point = objective.at(vector(1.5, 0.3)), objective.at(vector(*place), curvature=True)
     assert Certificate.at(point).curvature > 0.0
-    winner: Any = SimpleNamespace(status=TeleportStatus.CONVERGED, point=start, region=Region(1.0, 10.0))
+    winner: Any = SimpleNamespace(status=TeleportStatus.CONVERGED, point=start, region=TrustRegion(1.0, 10.0))
     assert _status(TeleportProblem(objective, start), winner, point) is status
 
 

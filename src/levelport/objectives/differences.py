@@ -70,7 +70,7 @@ class _DifferencePoint(WrappedPoint):
         self._objective = objective
 
     def _evaluate_gradient(self) -> tuple[float, Tensor]:
-        gradient = self.inner.gradient
+        gradient = self.inner.gradient  # first: the value comes with it
         return self.inner.value, gradient
 
     def _evaluate_hvp(self, v: Tensor) -> Tensor:

@@ -22,8 +22,6 @@ from torch import Tensor
 
 from levelport.objective import Objective, ObjectiveError, Point, WrappedObjective, WrappedPoint
 
-_AVAILABLE = dist.is_available()
-
 
 class DistributedObjective(WrappedObjective):
     """The mean of the ranks' local objectives, weighted by their samples.
@@ -120,7 +118,7 @@ class _DistributedPoint(WrappedPoint):
 
 def ranks() -> int:
     """Return the number of processes; 1 without a process group."""
-    return dist.get_world_size() if _AVAILABLE and dist.is_initialized() else 1
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def data_parallel(local: Objective, start: Tensor) -> Objective:

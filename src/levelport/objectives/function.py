@@ -353,9 +353,7 @@ class FunctionObjective(Objective):
         self._derivative_check = DerivativeCheck(self.ledger, name)
         self._calls_modules = True  # until an evaluation calls none: watching for calls takes as long as a small loss
         self.structure = Structure(like)
-        self.dimension = self.structure.dimension
-        self.dtype = self.structure.dtype
-        self.device = self.structure.device
+        self.dimension, self.dtype, self.device = self.structure.dimension, self.structure.dtype, self.structure.device
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:
         return GraphPoint(x, self.ledger, self._forward, self._derivative_check, curvature=curvature)

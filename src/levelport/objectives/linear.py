@@ -62,8 +62,7 @@ class LogisticLoss(PointwiseLoss):
         return -self.y * torch.sigmoid(-self.y * z)
 
     def curvature(self, z: Tensor) -> Tensor:
-        probability = torch.sigmoid(z)
-        return probability * torch.sigmoid(-z)
+        return torch.sigmoid(z) * torch.sigmoid(-z)
 
 
 class SquaredLoss(PointwiseLoss):

@@ -71,7 +71,7 @@ class _MetricPoint(WrappedPoint):
         self._root = objective.root
 
     def _evaluate_gradient(self) -> tuple[float, Tensor]:
-        gradient = self.inner.gradient / self._root
+        gradient = self.inner.gradient / self._root  # first: the value comes with it
         return self.inner.value, gradient
 
     def _evaluate_hvp(self, v: Tensor) -> Tensor:

@@ -76,9 +76,7 @@ class ModuleObjective(Objective):
         self._names = list(trainable)
         self.structure = Structure(list(trainable.values()))
         check_separate(list(trainable.values()))
-        self.dimension = self.structure.dimension
-        self.dtype = self.structure.dtype
-        self.device = self.structure.device
+        self.dimension, self.dtype, self.device = self.structure.dimension, self.structure.dtype, self.structure.device
 
     @property
     def parameters(self) -> list[nn.Parameter]:

@@ -74,9 +74,7 @@ class ParametersObjective(Objective):
             raise ValueError(f"noise must be 'refuse' or 'replay', not {noise!r}.")
         self.structure = Structure(self.parameters)
         check_separate(self.parameters)
-        self.dimension = self.structure.dimension
-        self.dtype = self.structure.dtype
-        self.device = self.structure.device
+        self.dimension, self.dtype, self.device = self.structure.dimension, self.structure.dtype, self.structure.device
         self.terms = loss.terms() if isinstance(loss, Batches) else [(1.0, loss)]
         self._replay = (random_state or RandomState.capture(self.device)) if noise == "replay" else None
         self._hooked = [parameter for parameter in self.parameters if parameter._backward_hooks]

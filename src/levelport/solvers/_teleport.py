@@ -231,12 +231,12 @@ def _known_by(certificate: Certificate, outcome: Outcome, problem: TeleportProbl
     if status in (TeleportStatus.PREDICTED, TeleportStatus.NOT_WORTHWHILE):
         if problem.meets_target(outcome.point, certificate):
             return TeleportStatus.TARGET_REACHED
-        if status is TeleportStatus.PREDICTED and _is_kkt(outcome.point, certificate, problem):
+        if status is TeleportStatus.PREDICTED and _certifies(certificate, outcome.point, problem):
             return TeleportStatus.CONVERGED
     return status
 
 
-def _is_kkt(point: Point, certificate: Certificate, problem: TeleportProblem) -> bool:
+def _certifies(certificate: Certificate, point: Point, problem: TeleportProblem) -> bool:
     """Return True if the KKT conditions hold at ``point``: H g = λ g and, with λ > 0, on the level.
 
     On the level: what f is short of it is no more than ``tol`` of the decrease ‖g‖²/(2λ) of a Newton step.

@@ -42,11 +42,11 @@ from levelport.numerics.lbfgs import QuasiNewton, pair_products
 from levelport.objective import Point
 from levelport.solvers.contract import Monitor
 from levelport.solvers.problem import (
-    A_GOOD_PART,
     INSIDE,
+    SLOW_GROWTH,
     Frame,
-    Region,
     TeleportProblem,
+    TrustRegion,
     is_kkt,
     merit,
     parabola_root,
@@ -103,7 +103,7 @@ class LevelSetAscent:
         start: Point,
         *,
         pairs: QuasiNewton,
-        region: Region,
+        region: TrustRegion,
     ) -> None:
         self.problem, self.monitor, self.region = problem, monitor, region
         self.merit = -math.inf
@@ -239,7 +239,7 @@ class LevelSetAscent:
             longest = room(along / line.length, self._distance, region.radius) / line.length
             if longest < step and longest * line.length < _EDGE * region.radius:
                 # Where ‖∇f‖ has no maximum, the slope of its logarithm times the distance stays near 1 or ½.
-                if self.problem.radius is not None or line.slope / line.length * self._distance > A_GOOD_PART:
+                if self.problem.radius is not None or line.slope / line.length * self._distance > SLOW_GROWTH:
                     self.status = TeleportStatus.TRUST_RADIUS
                     return None
                 region.radius *= _WIDER

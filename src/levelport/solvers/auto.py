@@ -35,7 +35,7 @@ from levelport.objective import Objective, Point
 from levelport.solvers import basins
 from levelport.solvers.ascent import LevelSetAscent
 from levelport.solvers.contract import Monitor, Outcome, Solver
-from levelport.solvers.problem import Certificate, Region, TeleportProblem, is_kkt, level_band
+from levelport.solvers.problem import Certificate, TeleportProblem, TrustRegion, is_kkt, level_band
 from levelport.solvers.result import TeleportStatus
 from levelport.vectors import norm, read
 
@@ -92,7 +92,7 @@ class Auto(Solver):
         # The problem's own length: ‖w‖, or ‖g‖/‖H n‖, over which the gradient changes by its own size.
         position, image = read([], [problem.start.x, problem.start.hessian_normal])
         length = max(position, problem.start.gradient_norm / image if image > 0.0 else 0.0)
-        region = Region(length, _RADIUS_FACTOR * length if problem.radius is None else problem.radius)
+        region = TrustRegion(length, _RADIUS_FACTOR * length if problem.radius is None else problem.radius)
         pairs = QuasiNewton(self.pairs(problem.start.x.numel()), diagonal=True)
 
         def ascent(start: Point) -> LevelSetAscent:

@@ -46,6 +46,7 @@ _SECOND_SHARE = 0.7  # of that, where the first climb ended above the level
 _WORTH = math.sqrt(2.0)  # predicted growth of the gradient from which a climb pays: twice a gradient step
 _CAUCHY = 0.1  # part of ‖g‖/‖H n‖, over which the gradient changes by its own size, that is always trusted at first
 _TRIALS = 30  # of ever shorter steps before w is given up as minimal
+_SHORTER = 0.3  # of the length of a step that did not lower f: the trust radius of the next one
 _NUMBERS = 2**24  # what the basis may hold
 
 
@@ -134,15 +135,15 @@ class Krylov(Solver):
             climb = min(climb, room(along, distance, problem.radius))
         for height in (climb, _SECOND_SHARE * climb) if climb > 0.0 else ():
             end = problem.objective.at(start.x + descent + height * upward)
-            trusted = _learned(trusted, model, end, decrease - 0.5 * theta * height * height, decrease, length)
+            trusted = _radius(trusted, model, end, decrease - 0.5 * theta * height * height, decrease, length)
             if problem.feasible(end.value) and end.finite:
-                return _judged(problem, monitor, end, upward, height, length), trusted
+                return _outcome_at(problem, monitor, end, upward, height, length), trusted
         end = problem.objective.at(start.x + descent)
-        trusted = _learned(trusted, model, end, decrease, decrease, length)
+        trusted = _radius(trusted, model, end, decrease, decrease, length)
         if end.value < start.value and end.finite:
             status = TeleportStatus.NO_FEASIBLE_GAIN if climb > 0.0 else TeleportStatus.NOT_WORTHWHILE
             return Outcome(start, status, certificate=_curvature_only(theta), lower=end), trusted
-        return None, 0.3 * length
+        return None, _SHORTER * length
 
     def _direction(self, model: KrylovModel, descent: Tensor) -> Tensor:
         """Return the direction of the climb, on the far side of the model's minimizer."""
@@ -179,8 +180,11 @@ def _grow(model: KrylovModel, monitor: Monitor, trusted: float, accuracy: float)
             return
 
 
-def _learned(trusted: float, model: KrylovModel, end: Point, predicted: float, decrease: float, length: float) -> float:
-    """The trust radius: half the step where f misses the model by 75 % of the predicted decrease, else grow."""
+def _radius(trusted: float, model: KrylovModel, end: Point, predicted: float, decrease: float, length: float) -> float:
+    """The trust radius after a step: half of it where f is above the model by 75 % of the decrease that it predicts.
+
+    Twice the step where that is less than 25 %, and the step was as long as it could be.
+    """
     miss = (model.point.value - predicted - end.value) / decrease if math.isfinite(end.value) else -math.inf
     if miss < -0.75:
         return min(trusted, 0.5 * length)
@@ -189,7 +193,7 @@ def _learned(trusted: float, model: KrylovModel, end: Point, predicted: float, d
     return trusted
 
 
-def _judged(
+def _outcome_at(
     problem: TeleportProblem, monitor: Monitor, end: Point, upward: Tensor, height: float, length: float
 ) -> Outcome:
     """A teleport if the gradient has grown; a lower point, if nothing else.

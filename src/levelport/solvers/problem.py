@@ -25,8 +25,8 @@ from levelport.vectors import all_finite, norm, read
 INSIDE = 0.95
 """The part of the trust radius that steps may use; the rest is left for the way back onto the level."""
 
-A_GOOD_PART = 0.3
-"""Growth of log ‖∇f‖ over the distance come, below which it ends; 1 and ½ where it grows as that, or as its root."""
+SLOW_GROWTH = 0.3
+"""Slope of log ‖∇f‖ over that of the distance from w, below which growth has ended; 1 where both are proportional."""
 
 _BAND = 1e-10  # of the decrease that a Newton step predicts; costs half as much of the gradient norm
 _MAX_VALUES = 10  # of a way back to the level
@@ -213,8 +213,8 @@ class TeleportProblem(Limits):
 
 
 @dataclass
-class Region:
-    """How far from w the ascents of one solve may go.
+class TrustRegion:
+    """How far from w the ascents of one solve may go; they share it.
 
     Attributes:
         length: the problem's own length, over which a vanishing curvature is told from a small one.
@@ -238,7 +238,7 @@ def is_kkt(point: Point, problem: TeleportProblem, *, on_level: bool, length: fl
     left, size = (residual if on_level else image), point.gradient_norm
     if left > problem.tol * image and image * length > problem.tol * size:
         return False
-    return left * float(norm(point.x - problem.start.x)) <= A_GOOD_PART * size
+    return left * float(norm(point.x - problem.start.x)) <= SLOW_GROWTH * size
 
 
 def log_gain(point: Point, problem: TeleportProblem) -> float:

@@ -18,7 +18,7 @@ class TeleportStatus(Enum):
 
     CONVERGED = "the point satisfies the KKT conditions to the tolerance asked for"
     TARGET_REACHED = "the target set for the gain or the alignment was reached"
-    BUDGET_SPENT = "the budget of Hessian-vector products or seconds was spent before a KKT point was reached"
+    BUDGET_SPENT = "the budget of Hessian-vector products, cost or time was spent before a KKT point was reached"
     STALLED = "no step increased the gradient norm any further"
     TRUST_RADIUS = (
         "the trust radius was reached: the gradient norm still grows further out, "

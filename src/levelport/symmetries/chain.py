@@ -148,14 +148,14 @@ def _traced(module: nn.Module) -> tuple[str, ...]:
 
 def _check_between(node: fx.Node, end: fx.Node, known: dict[str, nn.Module]) -> None:
     """Raise for the first operation from one layer to the next that has no symmetry."""
-    before, after = known[str(node.target)], known[str(end.target)]
+    before, after = (_supported(str(layer.target), known[str(layer.target)]) for layer in (node, end))
     if isinstance(before, nn.Linear) and not isinstance(after, nn.Linear):
         raise UnsupportedModuleError(
             f"the convolution {_called_target(end, known)} follows the Linear layer {str(node.target)!r}, whose units "
             "are the last dimension and not the channels, so they cannot be rescaled there. Where something in between "
             "turns units into channels, declare the layers by layers=."
         )
-    positions = 0 if isinstance(before, nn.Linear) else int(type(before).__name__[-2])  # dimensions beside the units
+    positions = 0 if isinstance(before, nn.Linear) else len(before.kernel_size)  # dimensions beside the units
     flat = False
     while True:
         if len(node.users) != 1:

@@ -12,11 +12,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from levelport import At, Auto, FunctionObjective, Krylov, Solver, Teleporter, TeleportStatus, teleport
+from levelport import At, Auto, FunctionObjective, Krylov, Solver, Teleporter, TeleportStatus, minimize, teleport
 from levelport.objectives import distributed
-from levelport.objectives.isolation import RandomState, isolated
-from levelport.optim.first_step import Taken, check_unused
+from levelport.objectives.isolation import RandomState, isolated, recover, restoring
+from levelport.objectives.structure import Structure
+from levelport.optim import FixedStep
+from levelport.optim.first_step import StabilityLimit, Taken, check_unused, take_first_step
+from levelport.optim.probes import Probes
+from levelport.optim.schedules import History, Trial
 from levelport.solvers import Certificate, Monitor, Move, Outcome, TeleportProblem, move_from, solver_named
+from levelport.solvers.problem import Frame, merit, retract
 
 SCALES = torch.tensor([1.0, 2.0, 8.0], dtype=torch.float64)
 
@@ -195,3 +200,88 @@ def test_first_step_does_not_lead_to_infinity() -> None:
     teleporter = Teleporter(optimizer, At(0), solver=Auto(max_hvps=5), first_step="included")
     teleporter.maybe(lambda: 1e-30 * (-(weight / 1e6 + 0.5).square().sum()).exp())
     assert bool(weight.isfinite().all())
+
+
+def test_nothing_is_known_of_points_without_a_gradient() -> None:
+    objective = FunctionObjective(bowl, SCALES)
+    start, bottom = (objective.at(torch.tensor([x, 0.0, 0.0], dtype=torch.float64), curvature=True) for x in (1.0, 0.0))
+    problem = TeleportProblem(objective, start)
+    Certificate.at(start)
+    frame = Frame.of(start, start.normal, torch.zeros_like(SCALES), on_level=True)
+    assert merit(frame, bottom, problem) == -math.inf
+    assert merit(frame, start, problem) == 0.0
+    assert retract(problem, bottom) is bottom
+
+
+def test_first_step_from_where_the_gradient_vanishes_is_none() -> None:
+    objective = FunctionObjective(bowl, SCALES)
+    start, bottom = (objective.at(torch.tensor([x, 0.0, 0.0], dtype=torch.float64)) for x in (1.0, 0.0))
+    move = move_from(start, objective, Krylov())
+    made = replace(move, point=bottom, lower=None, result=replace(move.result, moved=True))
+    taken = take_first_step(objective, start, made, StabilityLimit())
+    assert taken.point is bottom
+    assert taken.size == 0.0
+    assert (
+        take_first_step(
+            objective, start, replace(made, result=replace(move.result, moved=False)), StabilityLimit()
+        ).point
+        is start
+    )
+
+
+def test_target_is_told_without_a_certificate() -> None:
+    """Optimizers do without the product that :func:`teleport` spends at the end."""
+    objective = FunctionObjective(bowl, SCALES)
+    start = objective.at(torch.tensor([3.0, 0.5, 0.1], dtype=torch.float64))
+    for wanted, status in ((1.5, TeleportStatus.TARGET_REACHED), (1e9, TeleportStatus.PREDICTED)):
+        move = move_from(start, objective, Krylov(target_gain=wanted), certify=False)
+        assert move.result.gain > 1.5
+        assert move.result.status is status
+        assert math.isnan(move.result.alignment)
+
+
+def test_a_probe_is_followed_by_a_step_before_the_next() -> None:
+    history = History()
+    history.observe(0, 1.0, 1e6)
+    assert Probes().due(0, history)
+    history.trials.append(Trial(0, 20.0))
+    assert not Probes().due(0, history)
+
+
+@pytest.mark.parametrize("tol", ["tol", "gtol"])
+def test_two_names_of_one_tolerance(tol: str) -> None:
+    start = torch.tensor([1.0, 1.0, 1.0], dtype=torch.float64)
+    ends = [minimize(bowl, start, FixedStep(0.01), **{tol: size}) for size in (0.5, 0.1)]  # type: ignore[arg-type]
+    for end, size in zip(ends, (0.5, 0.1), strict=True):
+        before = end.trace[-2].gradient_norm / end.trace[0].gradient_norm
+        assert end.gradient_norm / end.trace[0].gradient_norm <= size < before
+    with pytest.raises(ValueError, match="two names of one tolerance"):
+        minimize(bowl, start, tol=0.1, gtol=0.1)
+
+
+def test_generators_of_an_accelerator_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    put: list[object] = []
+    device, state = torch.device("cuda", 1), torch.zeros(3)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda *given: put.append(given))
+    RandomState(torch.get_rng_state(), state, device).restore()
+    assert put == [(state, device)]
+
+
+def test_an_error_while_putting_back_is_told_once() -> None:
+    """What failed is not tried again by the next call."""
+    tried: list[int] = []
+
+    def fails() -> None:
+        tried.append(1)
+        raise ArithmeticError
+
+    with pytest.raises(ArithmeticError), restoring(fails):
+        pass
+    recover()
+    assert tried == [1]
+
+
+def test_metrics_go_where_x_is() -> None:
+    structure = Structure(torch.ones(2))
+    structure.device = torch.device("meta")  # stands for an accelerator
+    assert structure.flatten_like("metric", torch.ones(2)).device.type == "meta"

@@ -37,7 +37,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("solvers", "optim", "objectives")
 TESTS = (
+    "tests/test_accounting.py",
+    "tests/test_default_device.py",
+    "tests/test_reports_by_hand.py",
     "tests/test_safeguards.py",
+    "tests/test_settings.py",
     "tests/solvers",
     "tests/optim",
     "tests/objectives",

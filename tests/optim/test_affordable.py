@@ -134,3 +134,30 @@ def test_a_solver_says_what_its_products_cost() -> None:
     weight = [nn.Parameter(torch.ones(1, dtype=torch.float64))]
     for solver, cost in (("krylov", 1.0), ("sqp", 20.0)):
         assert Teleporter(torch.optim.SGD(weight, lr=0.1), solver=solver).policy.history.product_cost == cost
+
+
+ticks = st.lists(st.tuples(st.floats(0.5, 1.5), st.floats(0.5, 30.0)), min_size=2, max_size=40)
+
+
+@pytest.mark.parametrize("schedule", [WhileAffordable(), WhileAffordable(pause=1, rise=0.3, share=0.5, vectors=9)])
+@given(run=ticks, trial_at=st.sets(st.integers(1, 39), max_size=5), positive=st.booleans())
+def test_the_unit_of_the_loss_decides_nothing(
+    schedule: WhileAffordable, run: list[tuple[float, float]], trial_at: set[int], positive: bool
+) -> None:
+    """Powers of two, so that nothing is rounded: neither what is decided nor what is said changes in any bit."""
+
+    def decisions(unit: float) -> list[object]:
+        history, spent, found = History(), 50.0, list[object]()
+        for tick, (value, step) in enumerate(run):
+            seen = value * 0.98**tick if positive else -tick * (0.5 + value)
+            history.observe(tick, unit * seen, spent)
+            if tick > 0:
+                limited = schedule.limit(Krylov(max_hvps=10**6), history)
+                found += [limited.max_hvps, limited.least_decrease / unit]
+                found += [schedule.due(tick, history), schedule.declines_because(history)]
+            if tick in trial_at:
+                history.teleported(step)
+            spent += step
+        return found
+
+    assert decisions(1.0) == decisions(2.0**-20) == decisions(2.0**20)

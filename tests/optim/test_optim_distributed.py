@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +237,42 @@ def test_messages_are_on_the_device_of_the_objective(monkeypatch: pytest.MonkeyP
     local.device = torch.device("meta")
     apart(DistributedObjective(local, samples=5), torch.zeros(3))
     assert sent == ["meta"] * 3
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_messages_stay_within_the_group(monkeypatch: pytest.MonkeyPatch, answers: bool) -> None:
+    """Its first rank is 7 among all, where others are at work; and nobody is waited for longer than was asked."""
+    group, seen, timeout = Any, [], timedelta(seconds=3)
+
+    class Work:
+        def wait(self, timeout: timedelta) -> bool:
+            seen.append(timeout)
+            return answers
+
+    def sent(tensor: torch.Tensor, *, group: Any = None, async_op: bool = False, src: int | None = None) -> Work:
+        assert async_op
+        seen.append((group, src))
+        return Work()
+
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "all_reduce", sent)
+    monkeypatch.setattr(dist, "broadcast", sent)
+    monkeypatch.setattr(dist, "get_rank", lambda asked=None: 4 if asked is group else 0)
+    monkeypatch.setattr(dist, "get_global_rank", lambda asked, rank: 7 + rank if asked is group else rank)
+    local = FunctionObjective(lambda x: x.square().sum(), like=torch.ones(3))
+
+    def work() -> None:
+        objective = DistributedObjective(local, samples=5, group=group, timeout=timeout)
+        point = objective.at(torch.ones(3), curvature=True)
+        assert (point.value, point.gradient.tolist(), point.hvp(point.x).tolist()) == (3.0, [2.0] * 3, [2.0] * 3)
+
+    if answers:
+        work()
+        assert seen[::2] == [(group, None), (group, 7), (group, None), (group, None), (group, None), (group, None)]
+        assert seen[1::2] == [timeout] * 6
+    else:
+        with pytest.raises(RuntimeError, match=r"rank 4 lost contact .*at most 3 s"):
+            work()
 
 
 def test_one_rank_differentiates_as_often_as_none(monkeypatch: pytest.MonkeyPatch) -> None:

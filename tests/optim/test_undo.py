@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from levelport.optim import At, Teleporter, WhileAffordable
-from levelport.optim.policy import UndoMonitor
+from levelport.optim import At, Never, Teleporter, WhileAffordable
+from levelport.optim.policy import TeleportPolicy, UndoMonitor
+from levelport.solvers import Krylov
 
 
 def first_undone(losses: list[float], level: float = 1.0) -> int | None:
@@ -266,3 +267,37 @@ def test_monitor_follows_its_rules(noisy: bool, run: list[tuple[str, float, str]
         stored = json.loads(json.dumps(monitor.state_dict()))
         monitor, back = UndoMonitor[str](noisy=noisy), monitor.back
         monitor.load_state_dict(stored, back)
+
+
+@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e5])
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [(1.0, 1.5, True), (1.19, 1.5, True), (1.21, 1.5, False), (math.nan, 1.5, False), (math.inf, math.inf, False)],
+)
+def test_a_rise_where_the_data_are_harder_is_not_the_moves(
+    before: float, now: float, expected: bool, unit: float
+) -> None:
+    """Losses that jumped by 0.1 before the move may jump by 0.2 at the point that was left."""
+    monitor: UndoMonitor[str] = UndoMonitor(noisy=True)
+    for loss in (1.0, 1.1, 1.0, 1.1, 1.0):
+        monitor.allows(False, unit * loss)
+    monitor.watch(unit * 1.0, "back")
+    assert monitor.rises(unit * now)
+    assert monitor.blames_move(unit * before, unit * now) == expected
+
+
+@pytest.mark.parametrize(("before", "now", "expected"), [(1.0, 5.0, True), (5.0, 5.0, False), (6.0, 5.0, False)])
+def test_where_the_noise_is_not_known_both_points_are_compared(before: float, now: float, expected: bool) -> None:
+    monitor: UndoMonitor[str] = UndoMonitor(noisy=True)
+    monitor.watch(1.0, "back")
+    assert monitor.rises(now)
+    assert monitor.blames_move(before, now) == expected
+    assert monitor.blames_move(2.0, math.nan)
+
+
+@pytest.mark.parametrize("first_step", [True, False])
+@pytest.mark.parametrize("undoes", [True, False])
+def test_only_moves_with_their_first_step_are_undone(first_step: bool, undoes: bool) -> None:
+    policy: TeleportPolicy[str] = TeleportPolicy(Never(), Krylov(), first_step=first_step, undoes=undoes)
+    policy.watch(1.0, "back")
+    assert policy.monitor.watching == (first_step and undoes)

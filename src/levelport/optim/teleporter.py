@@ -191,7 +191,7 @@ class Teleporter:
         self.moved = False
         if value is not None and self.distribute is None:
             value = agreed(value, self._device)
-        undone = self.policy.monitor.back is not None and self._undo_if_risen(loss, value)
+        undone = self._undo_if_risen(loss, value)
         due = not undone and self._due(math.nan if value is None else value)
         self.iteration += 1
         if not due:

@@ -30,7 +30,8 @@ class TeleportCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]  #
 
     Args:
         schedule: when, in steps of the optimizer; None chooses by its kind, see :class:`levelport.Teleporter`.
-        batches: what to teleport on: a few batches as the model takes them, ``{"input_ids": ..., "labels": ...}``.
+        batches: what to teleport on: a few batches as the model takes them, ``{"input_ids": ..., "labels": ...}``. Most
+            steps evaluate all of them, so that a move can be undone.
         loss: ``loss(model, batch)``; None takes ``model(**batch).loss``.
         on_teleport: called with the result of every teleport.
         how: other arguments of :class:`levelport.Teleporter`, such as ``solver``.

@@ -17,6 +17,7 @@ import torch
 
 T = TypeVar("T")
 
+_SMALLEST = 1e-30  # step size that is tried
 _ROUNDING = 8.0  # units in the last place of f that sums over samples may be off by
 _LAST_DIGIT = 0.5  # of them that no value shows
 
@@ -28,10 +29,9 @@ def armijo_search(
     grow: float = 1.25,
     shrink: float = 0.8,
     max_step: float = math.inf,
-    min_step: float = 1e-30,
     hopeless: Callable[[float], bool] = lambda size: False,
 ) -> tuple[float, T] | None:
-    """The largest acceptable step size near ``start`` and its trial, or None if there is none down to ``min_step``.
+    """The largest acceptable step size near ``start`` and its trial, or None if there is none down to 1e-30.
 
     Args:
         attempt: what a step size leads to if it is acceptable, None if it is not.
@@ -48,7 +48,7 @@ def armijo_search(
             return best
         size = min(size * grow, max_step)
     # Down again, but no further than the largest step size that is known to be acceptable.
-    floor = best[0] * (1.0 + 4.0 * sys.float_info.epsilon) if best is not None else min_step
+    floor = best[0] * (1.0 + 4.0 * sys.float_info.epsilon) if best is not None else _SMALLEST
     while (size := size * shrink) > floor and not hopeless(size):
         if (trial := attempt(size)) is not None:
             return size, trial

@@ -22,6 +22,9 @@ from torch import Tensor
 from levelport.objective import Point
 from levelport.vectors import all_finite, inner
 
+_C1 = 1e-4  # of the first condition
+_MAX_TRIALS = 25
+
 
 @dataclass(frozen=True)
 class _Trial:
@@ -37,9 +40,7 @@ def strong_wolfe(
     direction: Tensor,
     *,
     initial: float = 1.0,
-    c1: float = 1e-4,
     c2: float = 0.9,
-    max_trials: int = 25,
 ) -> tuple[float, Point] | None:
     """A step length that satisfies both conditions with its point; the best decrease found if trials run out.
 
@@ -54,11 +55,11 @@ def strong_wolfe(
     best: _Trial | None = None
     # low has the smallest value so far, and its slope points towards high, once f has risen or the slope has turned.
     low, high, t = origin, None, initial
-    for _ in range(max_trials):
+    for _ in range(_MAX_TRIALS):
         point = at(start.x + t * direction)
         finite = math.isfinite(point.value) and all_finite(point.x)  # tanh has a value at infinity
         trial = _Trial(t, point, point.value if finite else math.inf)
-        low_enough = trial.value <= origin.value + c1 * t * slope + noise
+        low_enough = trial.value <= origin.value + _C1 * t * slope + noise
         if low_enough and (best is None or trial.value < best.value):
             best = trial
         if not low_enough or trial.value > low.value + noise:

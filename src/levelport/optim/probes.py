@@ -6,8 +6,8 @@ equivalents of plain steps:
 
     p₀ = 80;      after a probe of cost c that paid,  p ← max(p/2, c/2);      otherwise  p ← 2 max(p, c).
 
-So most problems, which L-BFGS solves within 80 gradient equivalents, never see a probe. A probe costs at most a quarter
-of what has been spent before it, and where probes do not pay, their share of the cost falls to zero.
+So most problems, which L-BFGS solves within 80 gradient equivalents, never see a probe. A probe takes at most a product
+for every four gradient equivalents spent before it, and where probes do not pay, their share of the cost falls to zero.
 """
 
 from __future__ import annotations

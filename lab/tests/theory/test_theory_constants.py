@@ -281,7 +281,7 @@ def test_lanczos_lies_inside_the_spectrum_and_finds_its_ends() -> None:
     assert short.largest <= full.largest <= 100.0 * (1 + 1e-9)
     assert full.largest == pytest.approx(100.0, rel=1e-9)
     assert full.smallest == pytest.approx(1e-2, rel=1e-6)
-    residual = point.hvp(full.top_vector) - full.largest * full.top_vector
+    residual = point.hvp(full.lowest_vector) - full.smallest * full.lowest_vector
     assert float(torch.linalg.vector_norm(residual)) < 1e-6
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from theory_problems import cases
 
-from levelport import Cost, FunctionObjective, LinearObjective, TeleportStatus, teleport
+from levelport import FunctionObjective, LinearObjective, ModuleObjective, TeleportStatus, teleport
 from levelport.solvers import Auto
 from levelport_lab.cli.theory import _better_bound
 from levelport_lab.problems.functions import flat_huber, second_order_huber
@@ -89,8 +89,6 @@ def test_diagnosis_of_a_relu_network_names_the_rescaling() -> None:
 
 def test_biases_are_scaled_with_their_layer() -> None:
     from torch import nn
-
-    from levelport import ModuleObjective
 
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)).double()
@@ -248,7 +246,7 @@ def test_own_functions_and_modules_are_taken_as_they_are() -> None:
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Softplus(), torch.nn.Linear(5, 1)).double()
     data = torch.randn(20, 3).double(), torch.randn(20, 1).double()
-    network = diagnose(net, loss=torch.nn.MSELoss(), data=data, penalty=1e-2, max_hvps=30)
+    network = diagnose(ModuleObjective(net, torch.nn.MSELoss(), *data, penalty=1e-2), max_hvps=30)
     assert not network.convex
     assert "not convex" in str(network)
     assert network.certificate is None
@@ -256,9 +254,8 @@ def test_own_functions_and_modules_are_taken_as_they_are() -> None:
 
 def test_a_draw_is_not_a_victory() -> None:
     """Where both reach the minimum to rounding, neither has won."""
-    race = Race(1.0 + 1e-16, Cost(hvps=3), 1.0, 5, 1.0, rounding=1e-15)
-    assert not race.teleport_wins
-    assert Race(1.1, Cost(hvps=3), 1.0, 5, 1.0, rounding=1e-15).teleport_wins
+    assert not Race(1.0 + 1e-16, 1.0, 5, 1.0, rounding=1e-15).teleport_wins
+    assert Race(1.1, 1.0, 5, 1.0, rounding=1e-15).teleport_wins
 
 
 def test_diagnose_says_what_is_missing() -> None:
@@ -267,8 +264,6 @@ def test_diagnose_says_what_is_missing() -> None:
         diagnose(net)
     with pytest.raises(ValueError, match="x is missing"):
         diagnose(half_square)
-    with pytest.raises(ValueError, match="go with a module"):
-        diagnose(half_square, double(1.0, 2.0), penalty=0.1)
 
 
 @pytest.mark.parametrize("shift", [-5.0, 0.0, 5.0])

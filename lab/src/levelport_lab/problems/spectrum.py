@@ -21,7 +21,7 @@ _LARGEST = {SquaredLoss: 1.0, LogisticLoss: 0.25, SoftmaxLoss: 0.5}
 
 @dataclass(frozen=True)
 class Extremes:
-    """Smallest and largest eigenvalue with their vectors.
+    """Smallest eigenvalue with its vector, and largest eigenvalue.
 
     Lanczos gives Ritz values, which lie *inside* the spectrum: the largest is a lower bound on λ_max, the smallest an
     upper bound on λ_min.
@@ -30,15 +30,14 @@ class Extremes:
     smallest: float
     largest: float
     lowest_vector: Tensor
-    top_vector: Tensor
 
 
-def extremes(point: Point, *, max_products: int = 80, seed: int = 0) -> Extremes:
+def extremes(point: Point, *, max_products: int = 80) -> Extremes:
     """Both ends of the spectrum of ∇²f at ``point``: dense where that is affordable, Lanczos otherwise."""
     if point.x.numel() <= max(_WRITTEN_OUT, max_products):
         values, vectors = torch.linalg.eigh(hessian_by_columns(point))
-        return Extremes(float(values[0]), float(values[-1]), vectors[:, 0], vectors[:, -1])
-    return extremes_by_lanczos(point.hvp, point.x, max_products, seed)
+        return Extremes(float(values[0]), float(values[-1]), vectors[:, 0])
+    return extremes_by_lanczos(point.hvp, point.x, max_products)
 
 
 def extremes_by_lanczos(
@@ -58,8 +57,8 @@ def extremes_by_lanczos(
         pass
     values = process.ritz_values
     if len(values) == 0:
-        return Extremes(math.nan, math.nan, q, q)
-    return Extremes(float(values[0]), float(values[-1]), process.ritz_vector(0), process.ritz_vector(-1))
+        return Extremes(math.nan, math.nan, q)
+    return Extremes(float(values[0]), float(values[-1]), process.ritz_vector(0))
 
 
 def smoothness(objective: LinearObjective) -> float:

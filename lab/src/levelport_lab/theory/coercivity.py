@@ -16,6 +16,9 @@ from levelport.objective import Objective
 from levelport.objectives.structure import Structure
 from levelport_lab.problems.spectrum import extremes
 
+DISTANCE = 1e6
+"""How far the rays go, in units of max(1, ‖x‖)."""
+
 
 @dataclass(frozen=True)
 class Coercivity:
@@ -25,13 +28,11 @@ class Coercivity:
         rays: how many were followed.
         staying: names of the rays along which f was still at most f(x) at the end.
         rescaling: the layers whose opposite scaling leaves f as it is, or None.
-        distance: how far the rays went, in units of max(1, ‖x‖).
     """
 
     rays: int
     staying: tuple[str, ...]
     rescaling: str | None
-    distance: float
 
     @property
     def refuted(self) -> bool:
@@ -48,22 +49,20 @@ class Coercivity:
         if self.staying:
             return (
                 f"f does not rise along {len(self.staying)} of {self.rays} rays ({', '.join(self.staying[:3])}), "
-                f"followed over {self.distance:g} lengths of x: the sub-level set looks unbounded, and teleports may "
+                f"followed over {DISTANCE:g} lengths of x: the sub-level set looks unbounded, and teleports may "
                 "run away. Add a penalty."
             )
         return f"f rises above its level along all {self.rays} rays tried, so nothing speaks against coercivity."
 
 
-def probe_coercivity(
-    objective: Objective, x: Tensor, *, random_rays: int = 10, distance: float = 1e6, seed: int = 0
-) -> Coercivity:
+def probe_coercivity(objective: Objective, x: Tensor, *, seed: int = 0) -> Coercivity:
     """Follow rays from ``x``: ± gradient, ± the flattest direction, ± x itself, and random ones."""
     point = objective.at(x, curvature=True)
     level, scale = point.value, max(1.0, float(torch.linalg.vector_norm(x)))
     directions: list[tuple[str, Tensor]] = [("the gradient", point.gradient), ("x itself", x)]
     directions.append(("the flattest direction", extremes(point, max_products=30).lowest_vector))
     generator = torch.Generator().manual_seed(seed)
-    for index in range(random_rays):
+    for index in range(10):
         direction = torch.randn(x.numel(), generator=generator, dtype=torch.float64).to(x)
         directions.append((f"random direction {index + 1}", direction))
     staying, rays = [], 0
@@ -73,22 +72,22 @@ def probe_coercivity(
             continue
         for sign, word in ((1.0, "+"), (-1.0, "-")):
             rays += 1
-            end = objective.at(x + sign * distance * scale / size * direction).value
+            end = objective.at(x + sign * DISTANCE * scale / size * direction).value
             # Not a number, or infinite, is certainly not below the level.
             if math.isfinite(end) and end <= level + 1e-12 * abs(level) + 1e-300:
                 staying.append(word + name)
-    return Coercivity(rays, tuple(staying), _neutral_rescaling(objective, x, level), distance)
+    return Coercivity(rays, tuple(staying), _neutral_rescaling(objective, x, level))
 
 
-def _neutral_rescaling(objective: Objective, x: Tensor, level: float, factor: float = 1e3) -> str | None:
-    """Layers i, …, j - 1 scaled by ``factor`` and layer j by its inverse, if that leaves f alone (ReLU networks)."""
+def _neutral_rescaling(objective: Objective, x: Tensor, level: float) -> str | None:
+    """Layers i, …, j - 1 scaled by a thousand and layer j by its inverse, if that leaves f alone (ReLU networks)."""
     structure = getattr(objective, "structure", None)
     if not isinstance(structure, Structure) or len(structure.sizes) < 2:
         return None
     parts = x.split(structure.sizes)
     for i in range(len(parts) - 1):
         for j in range(i + 1, min(i + 3, len(parts))):
-            for scale in (factor, 1.0 / factor):
+            for scale in (1e3, 1e-3):
                 scaled = [p * scale if i <= k < j else p / scale if k == j else p for k, p in enumerate(parts)]
                 moved = torch.cat(scaled)
                 if float((moved - x).norm()) < 0.1 * max(1.0, float(x.norm())):

@@ -73,9 +73,7 @@ class TwoLayerRelu(nn.Module):
         return torch.relu(x @ self.first.T) @ self.second
 
 
-def relu_objective(
-    *, penalty: float = 0.0, units: int = 3, samples: int = 8, inputs: int = 2, seed: int = 0
-) -> ModuleObjective:
+def relu_objective(*, penalty: float = 0.0, seed: int = 0) -> ModuleObjective:
     """Least squares of a small ReLU network: without penalty its teleportation problem has no solution.
 
     Scaling the layers by 1/a and a keeps f and multiplies the gradient of the first layer by a, that of the second
@@ -88,5 +86,5 @@ def relu_objective(
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    module = TwoLayerRelu(normal(units, inputs), normal(units))
-    return ModuleObjective(module, nn.MSELoss(), normal(samples, inputs), normal(samples), penalty=penalty)
+    module = TwoLayerRelu(normal(3, 2), normal(3))
+    return ModuleObjective(module, nn.MSELoss(), normal(8, 2), normal(8), penalty=penalty)

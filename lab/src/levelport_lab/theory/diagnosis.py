@@ -44,7 +44,6 @@ class Race:
     """
 
     teleport_decrease: float
-    teleport_cost: Cost
     descent_decrease: float
     descent_steps: int
     newton_decrease: float
@@ -136,25 +135,13 @@ class Diagnosis:
 
 
 def diagnose(
-    fun: Callable[[Any], Tensor] | Objective | nn.Module,
-    x: Variables | None = None,
-    *,
-    loss: Callable[[Tensor, Tensor], Tensor] | None = None,
-    data: tuple[Tensor, Tensor] | None = None,
-    penalty: float = 0.0,
-    max_hvps: int = 100,
-    seed: int = 0,
+    fun: Callable[[Any], Tensor] | Objective, x: Variables | None = None, *, max_hvps: int = 100, seed: int = 0
 ) -> Diagnosis:
     """Would a teleport help here? One teleport, a few rays, two Newton directions and a short race, in plain words.
 
     Args:
-        fun: f, a differentiable function of ``x`` that returns a scalar tensor; an :class:`Objective`; or a module
-            together with ``loss`` and ``data``.
-        x: where to look: what ``fun`` takes. For modules, and objectives made of one, the present parameters by
-            default.
-        loss: ``loss(module(inputs), targets)``, a mean over samples. For modules only, as the next two.
-        data: (inputs, targets).
-        penalty: multiplies ‖w‖² over all parameters.
+        fun: f, a differentiable function of ``x`` that returns a scalar tensor, or an :class:`Objective`.
+        x: where to look: what ``fun`` takes. For a :class:`ModuleObjective` the present parameters by default.
         max_hvps: budget of the teleport in Hessian-vector products.
         seed: decides the random rays.
 
@@ -168,7 +155,13 @@ def diagnose(
         >>> found.certificate.measured < 1e-9  # the gradient step after the teleport leaves nothing of f - f*
         True
     """
-    objective, flat = _as_objective(fun, x, loss, data, penalty)
+    if isinstance(fun, nn.Module):
+        raise ValueError("a module needs its loss and data: diagnose(ModuleObjective(module, loss, inputs, targets)).")
+    if x is None:
+        if not isinstance(fun, ModuleObjective):
+            raise ValueError("x is missing: the point at which to look. Only a ModuleObjective has one of its own.")
+        x = fun.initial_point()
+    objective, _, flat = as_objective(fun, x)
     if objective.dtype.itemsize < 4:
         raise ValueError(
             f"a diagnosis takes Hessians apart, for which {objective.dtype} has too few digits. Convert the variables "
@@ -196,27 +189,6 @@ def diagnose(
         constants=constants,
         inside=inside,
     )
-
-
-def _as_objective(
-    fun: Callable[[Any], Tensor] | Objective | nn.Module,
-    x: Variables | None,
-    loss: Callable[[Tensor, Tensor], Tensor] | None,
-    data: tuple[Tensor, Tensor] | None,
-    penalty: float,
-) -> tuple[Objective, Tensor]:
-    if isinstance(fun, nn.Module):
-        if loss is None or data is None:
-            raise ValueError("a module needs its loss and data: diagnose(module, loss=loss, data=(inputs, targets)).")
-        fun = ModuleObjective(fun, loss, *data, penalty=penalty)
-    elif loss is not None or data is not None or penalty != 0.0:
-        raise ValueError("loss, data and penalty go with a module; a function or an Objective has them inside.")
-    if x is None:
-        if not isinstance(fun, ModuleObjective):
-            raise ValueError("x is missing: the point at which to look. Only a module has one of its own.")
-        x = fun.initial_point()
-    objective, _, flat = as_objective(fun, x)
-    return objective, flat
 
 
 def _constants(objective: Objective, start: Point) -> tuple[bool, Constants | None]:
@@ -264,7 +236,7 @@ def _race(objective: Objective, start: Point, landed: Point, cost: Cost) -> Race
     direction = -newton_step(start, tolerance=1e-10, max_hvps=max(1, cost.hvps)).or_downhill(start.gradient)
     newton = objective.at(start.x - largest_armijo_step(objective, start, direction) * direction)
     value, rounding = start.value, 16.0 * torch.finfo(objective.dtype).eps * abs(start.value)
-    return Race(value - after.value, cost, value - point.value, steps, value - newton.value, rounding)
+    return Race(value - after.value, value - point.value, steps, value - newton.value, rounding)
 
 
 def _about_function(constants: Constants | None) -> list[str]:

@@ -81,20 +81,18 @@ class SampledStability:
     pairs: int
 
 
-def sampled_stability(
-    objective: Objective, minimum: Minimum, level: float, *, pairs: int = 40, seed: int = 0
-) -> SampledStability:
-    """Sample points of {f ≤ level} on random rays from w*, and compare pairs of them and each with w*."""
-    generator = torch.Generator().manual_seed(seed)
+def sampled_stability(objective: Objective, minimum: Minimum, level: float) -> SampledStability:
+    """Sample ten points of {f ≤ level} on random rays from w*, and compare forty pairs of them and w*."""
+    generator = torch.Generator().manual_seed(0)
     points = [minimum.x]
-    for index in range(max(2, pairs // 4)):
+    for index in range(10):
         u = torch.randn(objective.dimension, generator=generator, dtype=torch.float64).to(minimum.x)
         u = u / torch.linalg.vector_norm(u)
         reach = min(boundary(objective, minimum.x, u, level), 1e6)
         fraction = 1.0 if index % 2 else float(torch.rand((), generator=generator))
         points.append(minimum.x + fraction * reach * u)
     ratios: list[float] = []
-    for _ in range(pairs):
+    for _ in range(40):
         i, j = torch.randperm(len(points), generator=generator)[:2].tolist()
         ratios.append(stability_ratio(objective, points[i], points[j]))
     known = [ratio for ratio in ratios if not math.isnan(ratio)]

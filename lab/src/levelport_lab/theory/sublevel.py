@@ -12,10 +12,10 @@ from levelport.objective import Objective
 from levelport_lab.problems.spectrum import extremes
 
 
-def boundary(objective: Objective, centre: Tensor, direction: Tensor, level: float, *, limit: float = 1e12) -> float:
-    """The largest t with f(centre + t·direction) ≤ level, from inside; ``inf`` if the ray never leaves.
+def boundary(objective: Objective, centre: Tensor, direction: Tensor, level: float) -> float:
+    """The largest t with f(centre + t·direction) ≤ level, from inside; ``inf`` if the ray does not leave before 1e12.
 
-    For convex f with f(centre) < level there is exactly one crossing. ``limit`` bounds t in units of ‖direction‖.
+    For convex f with f(centre) < level there is exactly one crossing.
     """
 
     def inside(t: float) -> bool:
@@ -24,7 +24,7 @@ def boundary(objective: Objective, centre: Tensor, direction: Tensor, level: flo
     high = 1.0
     while inside(high):
         high *= 2.0
-        if high > limit:
+        if high > 1e12:
             return math.inf
     low = 0.0
     while high - low > 1e-12 * high:
@@ -35,29 +35,26 @@ def boundary(objective: Objective, centre: Tensor, direction: Tensor, level: flo
     return low
 
 
-def largest_distance(
-    objective: Objective, minimum: Minimum, level: float, *, starts: int = 4, iterations: int = 60, seed: int = 0
-) -> float:
+def largest_distance(objective: Objective, minimum: Minimum, level: float) -> float:
     """A point of the sub-level set far from w*: a *lower* bound on R, ``inf`` if a ray never leaves the set.
 
     Ascends the reach r(u) of the ray w* + r u over unit vectors u. On the boundary f(w* + r(u)u) = level, so
 
         ∇ log r(u) = -(g - ⟨g, u⟩u)/⟨g, u⟩,     g = ∇f(w* + r(u)u).
 
-    Maximizing a convex function is not a convex problem: several starts are tried (both ends of the flattest
-    direction at the minimum, then random ones) and the best is returned. For a quadratic the first start is already
-    the answer.
+    Maximizing a convex function is not a convex problem: four starts are tried (both ends of the flattest direction
+    at the minimum, then random ones) and the best is returned. For a quadratic the first start is already the answer.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     flattest = extremes(objective.at(minimum.x, curvature=True)).lowest_vector
     directions = [flattest, -flattest]
-    for _ in range(max(0, starts - 2)):
+    for _ in range(2):
         u = torch.randn(objective.dimension, generator=generator, dtype=torch.float64).to(minimum.x)
         directions.append(u / torch.linalg.vector_norm(u))
-    return max(_ascend(objective, minimum.x, u, level, iterations) for u in directions)
+    return max(_ascend(objective, minimum.x, u, level) for u in directions)
 
 
-def _ascend(objective: Objective, centre: Tensor, u: Tensor, level: float, iterations: int) -> float:
+def _ascend(objective: Objective, centre: Tensor, u: Tensor, level: float, iterations: int = 60) -> float:
     reach = boundary(objective, centre, u, level)
     step = 1.0
     for _ in range(iterations):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from torch import Tensor
 from levelport import checks
 from levelport.numerics.newton import newton_step
 from levelport.objective import Objective, ObjectiveError, Point
-from levelport.solvers import solver_named
+from levelport.solvers import Auto
 from levelport.solvers._teleport import teleport
 from levelport.solvers.problem import Certificate
 
@@ -88,9 +88,7 @@ def fixed_step(step: float, teleport_step: float | None = None) -> tuple[StepSiz
     return (lambda objective, point: step), (lambda objective, point: after)
 
 
-def largest_armijo_step(
-    objective: Objective, point: Point, direction: Tensor | None = None, *, relative_accuracy: float = 1e-12
-) -> float:
+def largest_armijo_step(objective: Objective, point: Point, direction: Tensor | None = None) -> float:
     """max{η : f(w - ηp) ≤ f(w) - η/2 ⟨g, p⟩} for convex f, from below; p is the gradient g unless given.
 
     For convex f the admissible η form an interval [0, η̄]: doubling brackets its end, bisection finds it, and the
@@ -115,20 +113,16 @@ def largest_armijo_step(
         if step > 1e30:
             raise ObjectiveError("f falls without end along its gradient, so there is no largest Armijo step.")
     low, high = step, 2.0 * step
-    while high - low > relative_accuracy * low:
+    while high - low > 1e-12 * low:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if admissible(middle) else (low, middle)
     return low
 
 
-def solver_oracle(objective: Objective, solver: str = "auto", *, max_hvps: int = 200, tol: float = 1e-8) -> Oracle:
+def solver_oracle(objective: Objective) -> Oracle:
     """Teleports by :func:`levelport.teleport`: to a KKT point, not always to the global maximizer."""
-
-    def oracle(point: Point) -> Point:
-        x = teleport(objective, point.x, replace(solver_named(solver), max_hvps=max_hvps, tol=tol)).x
-        return objective.at(x, curvature=True)
-
-    return oracle
+    solver = Auto(max_hvps=200, tol=1e-8)
+    return lambda point: objective.at(teleport(objective, point.x, solver).x, curvature=True)
 
 
 def quadratic_oracle(objective: Objective, hessian: Tensor, minimizer: Tensor) -> Oracle:

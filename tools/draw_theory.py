@@ -13,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from levelport.objectives import FunctionObjective
+from levelport_lab.pictures import save
 from levelport_lab.problems import problem
 from levelport_lab.problems.quadratics import Quadratic
 from levelport_lab.theory.bounds import audit, warm_start
@@ -20,7 +21,7 @@ from levelport_lab.theory.counterexamples import FarTeleport
 from levelport_lab.theory.rates import strongly_convex_non_expansive
 from levelport_lab.theory.rates_stable import Stability, alternating_break_even, armijo_alternating
 from levelport_lab.theory.trajectory import descend, fixed_step, quadratic_oracle
-from levelport_lab.theory_pictures import save_audit
+from levelport_lab.theory_pictures import audit_picture
 
 SHOWN = ("strongly convex: (1-μ/L)ᴷ δ₀", "teleports, explicit", "teleports, recursion")
 """The bounds in the picture of logistic regression; ``levelport theory --plot`` draws all."""
@@ -40,7 +41,8 @@ def logistic_regression(path: Path) -> None:
     start = warm_start(objective, chosen.initial_point(), 5)
     found = audit(objective, start, 30)
     bounds = tuple(bound for bound in found.bounds if bound.label in SHOWN)
-    save_audit(replace(found, bounds=bounds), path, "logreg/blood, penalty 1e-3, teleports every other iteration")
+    title = "logreg/blood, penalty 1e-3, teleports every other iteration"
+    save(audit_picture(replace(found, bounds=bounds), title), path)
 
 
 def fixed_steps(path: Path) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from pathlib import Path
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from levelport_lab.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, new_figure, save
+from levelport_lab.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, new_figure
 from levelport_lab.theory.bounds import Audit
 
 _LOOKS = {
@@ -91,14 +91,13 @@ def draw_certificates(found: Audit, axes: Axes) -> None:
     axes.legend(fontsize=7, frameon=False, loc="lower left")
 
 
-def save_audit(found: Audit, path: Path, title: str = "") -> None:
-    """Write both panels to ``path``, of certificates where there are two to compare; its suffix decides the format."""
+def audit_picture(found: Audit, title: str) -> Figure:
+    """Draw both panels, that of certificates where there are two to compare."""
     if len(found.certificates) > 1:
         figure, [[certificates, gaps]] = new_figure(1, 2, width=5.0, height=3.6)
         draw_certificates(found, certificates)
     else:
         figure, [[gaps]] = new_figure(1, 1, width=8.0, height=3.6)
     draw_gaps(found, gaps)
-    if title:
-        figure.suptitle(title, fontsize=10)
-    save(figure, path)
+    figure.suptitle(title, fontsize=10)
+    return figure

@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 from levelport import LinearObjective
 from levelport_lab.cli.theory import _better_bound, diagnose_command, theory_command
+from levelport_lab.pictures import save
 from levelport_lab.theory.bounds import HORIZON, Audit, audit, warm_start
 from levelport_lab.theory.constants import Constant, Kind
-from levelport_lab.theory_pictures import draw_certificates, draw_gaps, save_audit
+from levelport_lab.theory_pictures import audit_picture, draw_certificates, draw_gaps
 
 app = typer.Typer()
 app.command("theory")(theory_command)
@@ -77,7 +78,7 @@ def test_picture_shows_measurements_and_every_bound(logistic: Audit, tmp_path: P
     axes = Figure().add_subplot()
     draw_certificates(logistic, axes)
     assert [len(line.get_xdata()) for line in axes.get_lines()[:3]] == [len(logistic.certificates)] * 3
-    save_audit(logistic, tmp_path / "picture.png")
+    save(audit_picture(logistic, "a run"), tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 

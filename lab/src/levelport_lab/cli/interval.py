@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from levelport_lab.cli.messages import echo, errors_as_sentences, usage_errors
+from levelport_lab.cli.messages import check_picture, echo, errors_as_sentences, save_picture, usage_errors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,11 +45,7 @@ def interval_command(
 
     if confidence is None and rise is None:
         confidence = 0.95
-    if plot is not None:
-        from levelport_lab.pictures import picture_format
-
-        with usage_errors("--plot"):
-            picture_format(plot)
+    check_picture(plot)
     with errors_as_sentences():
         with usage_errors("NAME"):
             named, likelihood, start = _likelihood(name, seed)
@@ -66,10 +62,7 @@ def interval_command(
             echo(f"{named.name}: n × mean loss of the {len(named.train)} training samples, penalty 0")
             echo(str(result))
         if plot is not None:
-            from levelport_lab.pictures import save
-
-            save(_forest(result, named.name), plot)
-            echo(f"written: {plot}", error=as_json)
+            save_picture(_forest(result, named.name), plot, error=as_json)
 
 
 def _likelihood(name: str, seed: int) -> tuple[Problem, Callable[[Tensor], Tensor], Tensor]:

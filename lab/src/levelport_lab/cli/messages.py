@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def echo(text: str, style: str | None = None, *, error: bool = False) -> None:
@@ -22,6 +27,26 @@ def usage_errors(parameter: str | None = None) -> Iterator[None]:
         yield
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=parameter) from error
+
+
+def check_picture(path: Path | None) -> None:
+    """Refuse a name that --plot cannot write to before anything is computed."""
+    from levelport_lab.pictures import picture_format
+
+    with usage_errors("--plot"):
+        if path is not None:
+            picture_format(path)
+
+
+def save_picture(figure: Figure, path: Path, *, error: bool = False) -> None:
+    """Write a picture, and say where it is and whether its directory is new."""
+    from levelport_lab.pictures import save
+
+    missing = not path.parent.exists()
+    with errors_as_sentences():
+        save(figure, path)
+    made = f" (the directory {path.parent} was not there and has been made)" if missing else ""
+    echo(f"picture: {path}{made}", error=error)
 
 
 @contextmanager

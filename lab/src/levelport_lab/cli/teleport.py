@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from levelport_lab.cli.messages import echo, errors_as_sentences, usage_errors
+from levelport_lab.cli.messages import check_picture, echo, save_picture, usage_errors
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from levelport.solvers import TeleportResult
-    from levelport_lab.level_sets import Trails
     from levelport_lab.problems.functions import TestFunction
 
 
@@ -47,18 +46,14 @@ def teleport_function(
 
     from levelport.solvers import TeleportStatus, teleport
     from levelport_lab.bench.scipy_solvers import any_solver
-    from levelport_lab.level_sets import Trails
+    from levelport_lab.level_sets import Trails, teleport_picture
     from levelport_lab.problems.functions import function_named
 
     with usage_errors("FUNCTION"):
         known = function_named(function)
     with usage_errors("--solver"):
         method = any_solver(solver)
-    if plot is not None:
-        from levelport_lab.pictures import picture_format
-
-        with usage_errors("--plot"):
-            picture_format(plot)
+    check_picture(plot)
     coordinates = list(known.start) if start is None else _numbers(start)
     _check_dimension(known, coordinates, plot)
     trails = Trails()
@@ -71,7 +66,7 @@ def teleport_function(
     Console().print(certificate_table(result, f"{known.name} with {solver}"))
     echo(f"from {_text(coordinates)} to {_text(result.x.tolist())}")
     if plot is not None:
-        _draw(known, coordinates, trails, result, plot)
+        save_picture(teleport_picture(known, coordinates, trails, result), plot)
 
 
 def _numbers(text: str) -> list[float]:
@@ -102,16 +97,6 @@ def _check_dimension(function: TestFunction, coordinates: list[float], plot: Pat
         raise typer.BadParameter(
             f"{function.name} takes 2 coordinates, and --start has {len(coordinates)}.", param_hint="--start"
         ) from error
-
-
-def _draw(function: TestFunction, start: list[float], trails: Trails, result: TeleportResult, path: Path) -> None:
-    from levelport_lab.level_sets import teleport_picture
-    from levelport_lab.pictures import save
-
-    missing = not path.parent.exists()
-    with errors_as_sentences():
-        save(teleport_picture(function, start, trails, result), path)
-    echo(f"picture: {path}" + (f" (the directory {path.parent} was not there and has been made)" if missing else ""))
 
 
 def _text(coordinates: list[float]) -> str:

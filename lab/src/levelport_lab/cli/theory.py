@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from levelport_lab.cli.messages import errors_as_sentences, usage_errors
+from levelport_lab.cli.messages import check_picture, errors_as_sentences, save_picture, usage_errors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,16 +33,12 @@ def theory_command(
     seed: Seed = 0,
     warmup: Warmup = 0,
     iterations: Annotated[int, typer.Option(help="Iterations to run and to bound.", min=2, max=10_000)] = 30,
-    plot: Annotated[Path | None, typer.Option(help="Draw measured gaps and bounds to this file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw gaps and bounds to this file (png, pdf or svg).")] = None,
 ) -> None:
     """Compare measured gaps with the bounds of the theorems; every other iteration teleports."""
     from levelport_lab.theory.bounds import audit, warm_start
 
-    if plot is not None:
-        from levelport_lab.pictures import picture_format
-
-        with usage_errors("--plot"):
-            picture_format(plot)
+    check_picture(plot)
     with errors_as_sentences(), usage_errors():
         objective, start = _named(name, reg, seed)
         start = warm_start(objective, start, warmup)
@@ -52,11 +48,9 @@ def theory_command(
     _print_certificates(found)
     _print_lemmas(found)
     if plot is not None:
-        from levelport_lab.theory_pictures import save_audit
+        from levelport_lab.theory_pictures import audit_picture
 
-        with errors_as_sentences():
-            save_audit(found, plot, f"{name}, after {warmup} gradient steps" if warmup else name)
-        typer.echo(f"Drawn into {plot}.")
+        save_picture(audit_picture(found, f"{name}, after {warmup} gradient steps" if warmup else name), plot)
     if broken := found.violations():
         typer.secho(f"A guarantee was exceeded: {', '.join(broken)}. This should not happen.", fg="red", err=True)
         raise typer.Exit(1)

@@ -137,14 +137,14 @@ def test_minimizer_inside_is_on_no_bound(gradient: float) -> None:
 def test_derivatives_of_the_change_of_variables() -> None:
     inf = math.inf
     bounds = Bounds(
-        torch.tensor([0.0, -inf, -1.0, -inf], dtype=torch.float64), torch.tensor([inf, 3.0, 2.0, inf]).double()
+        torch.tensor([0.0, -inf, -1.0, -inf, 0.0, -9.0]).double(), torch.tensor([inf, 3.0, 2.0, inf, 9.0, 0.9]).double()
     )
-    x = torch.tensor([0.5, 1.0, 0.3, 0.7], dtype=torch.float64)
-    f = FunctionObjective(lambda v: (v**3).sum() + v[0] * v[1] * v[2] * v[3], like=x)
+    x = torch.tensor([0.5, 1.0, 0.3, 0.7, 0.6, 0.8], dtype=torch.float64)
+    f = FunctionObjective(lambda v: (v**3).sum() + v.prod(), like=x)
     bounds.set_scale(f.at(x, curvature=True), 1.0)
     point = Bounded(f, bounds).at(bounds.inner(x) + 0.1, curvature=True)
     assert torch.allclose(bounds.outer(bounds.inner(x))[0], x)
-    v = torch.tensor([1.0, -2.0, 0.5, 1.5], dtype=torch.float64)
+    v = torch.tensor([1.0, -2.0, 0.5, 1.5, 0.7, -0.3], dtype=torch.float64)
     step = 1e-6
     ahead, behind = (Bounded(f, bounds).at(point.x + sign * step * v) for sign in (1.0, -1.0))
     assert (ahead.value - behind.value) / (2.0 * step) == pytest.approx(float(point.gradient @ v), rel=1e-7)
@@ -183,3 +183,27 @@ def test_refine_leaves_a_bound(start: float, bounds: object, unit: float) -> Non
     assert torch.allclose(result.x, expected, rtol=1e-6)
     assert torch.allclose(result.lower, expected - half, atol=2e-3 * half)
     assert torch.allclose(result.upper, expected + half, atol=2e-3 * half)
+
+
+@pytest.mark.parametrize("box", [(0.0, 1e10), (0.5, 1e16), (-1e16, 2.0), (-1e20, 1e20), (-1e3, 1e12), (0.99, 1e300)])
+def test_box_of_any_width(box: tuple[float, float]) -> None:
+    """As with the sides that are near alone: a sine over the whole box would leave x without digits."""
+    x = torch.ones(2, dtype=torch.float64)
+    result = levelport.interval(lambda v: (v - 1.0).square().sum(), x, [0], rise=0.25, bounds=box)
+    assert result.success
+    assert float(result.lower) == pytest.approx(max(box[0], 0.5), abs=1e-3)
+    assert float(result.upper) == pytest.approx(1.5, abs=1e-3)
+    assert result.cost.gradient_equivalents <= 100.0
+
+
+def test_far_side_of_a_box() -> None:
+    """f is nearly flat, so the end is at the other side, which the formula of the near side has to reach."""
+    x = torch.tensor([0.01], dtype=torch.float64)
+    result = levelport.interval(lambda v: 1e-6 * (v - 0.01).square().sum(), x, rise=1.0, bounds=(0.0, 1.0))
+    assert (float(result.lower), float(result.upper)) == (0.0, 1.0)
+    assert all(end.status is EndStatus.AT_BOUND for end in result.ends[0])
+
+
+def test_bound_beyond_the_range_of_float32() -> None:
+    result = levelport.interval(lambda v: v.square().sum(), torch.zeros(1), rise=1.0, bounds=(-1e100, None))
+    assert float(result.lower) == pytest.approx(-1.0, rel=1e-3)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 _LEAST_COSINE = 1e-8  # between s and y; below it the pair says nothing about curvature
+_FLATTEST = 1e-10  # curvature in units of an identity base: B⁻¹g, which steps subtract, would lose its digits
 _MEMORY = 60
 _DAMPED = 0.1  # share of the base's curvature that damping leaves
 
@@ -69,6 +70,9 @@ class Pairs:
             sy, yy = float(s @ y), float(y @ y)
         if not (sy > _LEAST_COSINE * math.sqrt(ss) * math.sqrt(yy) and yy > 0.0):
             return False
+        if self.fixed and self.base is None and self.scale is not None and sy * self.scale < _FLATTEST * ss:
+            y = y + (_FLATTEST / self.scale - sy / ss) * s
+            sy = float(s @ y)
         if len(self._pairs) == self.memory:
             self._pairs.pop(0)
         self._pairs.append((s, y, 1.0 / sy))

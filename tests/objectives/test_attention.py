@@ -138,6 +138,26 @@ def test_compiled_module_teleports_as_the_original() -> None:
     assert torch.equal(*ends)
 
 
+@pytest.mark.skipif(not hasattr(torch.compiler, "set_stance"), reason="torch before 2.6 cannot pause its compiler")
+@pytest.mark.filterwarnings("ignore")  # torch warns of its own compiler
+def test_compiled_steps_teleport_but_not_compiled_loops() -> None:
+    x, y = data()
+
+    def run(compiled: bool, whole: bool = False) -> list[float]:
+        model = Attend(written_out)
+        sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+        if compiled:
+            sgd.step = torch.compile(sgd.step, backend="eager")  # type: ignore[method-assign]
+        optimizer = Teleported(sgd, Every(2), solver=Krylov(max_hvps=4))
+        step = lambda: optimizer.step(lambda: (model(x) - y).square().mean())  # noqa: E731
+        step = torch.compile(step, backend="eager") if whole else step
+        return [float(step()) for _ in range(4)]
+
+    assert run(True) == run(False)
+    with pytest.raises(levelport.ObjectiveError, match="Compile the model, or its optimizer's step"):
+        run(False, whole=True)
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_embedding_bags_get_advice_of_their_own(mode: str) -> None:
     bag = nn.EmbeddingBag(10, 4, mode=mode)

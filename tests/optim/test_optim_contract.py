@@ -786,6 +786,24 @@ def test_step_hooks_run_once_per_step() -> None:
     assert seen[3:] == ["before", "any"]
 
 
+@pytest.mark.parametrize("schedule", [Never(), Every(1)])
+def test_hooks_before_a_step_may_clip_gradients(schedule: Schedule) -> None:
+    """Also where a teleport has moved the parameters, so that the gradient is a new one."""
+    model, loss = _small()
+    optimizer = Teleported(torch.optim.SGD(model.parameters(), lr=0.05), schedule)
+    starts: list[Tensor] = []
+
+    def clip(*_: object) -> None:
+        starts.append(nn.utils.parameters_to_vector(model.parameters()).detach())
+        nn.utils.clip_grad_norm_(model.parameters(), 0.02)
+
+    optimizer.register_step_pre_hook(clip)
+    optimizer.step(loss)
+    assert optimizer.teleporter.moved is (schedule != Never())
+    step = nn.utils.parameters_to_vector(model.parameters()).detach() - starts[0]
+    assert float(step.norm()) == pytest.approx(1e-3, rel=0.1)
+
+
 def test_old_gradients_are_gone_before_new_ones_are_made() -> None:
     """Both together would double their memory."""
     model, loss = _small()

@@ -28,6 +28,7 @@ from torch.nn.modules import module as calls
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
+from levelport.objective import ObjectiveError
 from levelport.objectives.structure import check_not_foreign
 
 
@@ -210,12 +211,21 @@ def eager() -> AbstractContextManager[object]:
     return _force_eager() if compiled else nullcontext()
 
 
+_COMPILED = (
+    "a teleport cannot run inside a function that torch.compile has compiled. Compile the model, or its optimizer's "
+    "step, and leave the function around them as it is."
+)
 _stance = ExitStack()
 
 
 def _begin_eager() -> None:
     _stance.close()  # an interrupt may have come between
-    _stance.enter_context(torch.compiler.set_stance("force_eager"))
+    if torch.compiler.is_compiling():  # raises while torch traces, which then runs this as it is
+        raise ObjectiveError(_COMPILED)
+    try:
+        _stance.enter_context(torch.compiler.set_stance("force_eager"))
+    except RuntimeError as error:
+        raise ObjectiveError(_COMPILED) from error
     _stance.enter_context(warnings.catch_warnings())
     # That a hook fires for the compiled module and for the one inside it does no harm here.
     warnings.filterwarnings("ignore", message="Using `torch.compile")

@@ -213,8 +213,11 @@ class Teleported(FlatOptimizer):
                 raise TypeError(_ACCUMULATED)
         else:
             teleporter.iteration += 1
-        if self._evaluates_once and not teleporter.moved:
-            self.wrapped.step()  # the gradients are there
+        if self._evaluates_once:  # its hooks see the gradients, and a compiled step sees no closure
+            if teleporter.moved:
+                step_loss.settle(moved=True)
+                step_loss()
+            self.wrapped.step()
         else:
             step_loss.settle(teleporter.moved)
             self.wrapped.step(step_loss)  # type: ignore[arg-type]  # returns a tensor, where torch says float

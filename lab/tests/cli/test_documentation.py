@@ -150,6 +150,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert missing == []
 
 
+def test_documentation_stays_short() -> None:
+    guides = [page for page in PAGES if page.name not in ("SECURITY.md", "CODE_OF_CONDUCT.md")]
+    pages = [*guides, ROOT / "lab" / "README.md"]
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 25_000
+
+
 def test_pages_named_in_the_code_exist() -> None:
     sources = [path for folder in ("src", "lab", "tests", "tools") for path in (ROOT / folder).rglob("*.py")]
     named = {page for path in sources for page in re.findall(r"\bdocs/[\w/-]+\.md", path.read_text(encoding="utf-8"))}

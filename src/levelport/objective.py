@@ -33,10 +33,10 @@ class NotDeterministicError(ObjectiveError):
     """Two evaluations at one point differ. A kind of its own, because training can go on where teleports cannot."""
 
     @classmethod
-    def between(cls, first: float, second: float) -> NotDeterministicError:
+    def between(cls, first: float, second: float, name: str) -> NotDeterministicError:
         """Two values at the same point."""
         return cls(
-            f"the loss is not deterministic: two evaluations at the same point gave {first!r} and {second!r}. Switch "
+            f"{name} is not deterministic: two evaluations at the same point gave {first!r} and {second!r}. Switch "
             "dropout and random augmentation off (module.eval()), fix the batch, or seed the generator inside the "
             "loss, so that every evaluation sees the same function."
         )
@@ -223,8 +223,10 @@ class Objective(ABC):
         cheap_products: True where a Hessian-vector product costs no more than a gradient, so that solvers need no
             differences of gradients in its place.
         inner: the objective that this one asks, None if it evaluates f itself.
+        name: what messages call f.
     """
 
+    name: str = "the loss"
     dimension: int
     dtype: torch.dtype
     device: torch.device
@@ -263,7 +265,7 @@ class Objective(ABC):
         eps = torch.finfo(self.dtype).eps
         slack = min(1e3 * eps, max(4.0 * eps, 1e-2)) * max(abs(first), abs(second))
         if abs(first - second) > slack:
-            raise NotDeterministicError.between(first, second)
+            raise NotDeterministicError.between(first, second, self.name)
         self.deterministic = True
 
     def verify_curvature(self, point: Point) -> str | None:

@@ -273,6 +273,10 @@ def test_bad_arguments_are_named() -> None:
     x = torch.ones(2)
     with pytest.raises(ValueError, match="rise must not be negative"):
         levelport.improve(product, x, Norm(), rise=-1.0)
+    with pytest.raises(ValueError, match="maximize must be True or False"):
+        levelport.improve(product, x, Norm(), maximize="no")  # type: ignore[arg-type]
+    with pytest.raises(ObjectiveError, match="the goal is not deterministic"):
+        levelport.improve(product, x, lambda v: v.sum() + torch.rand(()))
     with pytest.raises(ValueError, match="goal must be a function"):
         levelport.improve(product, x, 3.0)  # type: ignore[arg-type]
     with pytest.raises(ObjectiveError, match="pass the module itself"):

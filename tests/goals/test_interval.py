@@ -161,3 +161,40 @@ def test_mean_in_place_of_sum_is_noted() -> None:
     data = torch.randn(50, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     result = levelport.interval(lambda m: 0.5 * (data - m).square().mean(), data.mean().reshape(1), confidence=0.95)
     assert "is f a mean?" in result.notes[0]
+
+
+@pytest.mark.parametrize(("total", "rise"), [(2.359687843315966, 100.0), (2.3397, 95.1), (2.48 / 3.0, 33.3)])
+def test_end_where_f_is_linear_to_the_last_digits(total: float, rise: float) -> None:
+    """The pair of such a step has a curvature of 1e-14, and B⁻¹g lost the digits of the gain that was left."""
+    minimizer = math.log(total)
+    level = total - total * minimizer + rise
+    result = levelport.interval(
+        lambda x: (x.exp() - total * x).sum(), torch.tensor([minimizer], dtype=torch.float64), rise=rise
+    )
+    low, high = -1e4, minimizer
+    for _ in range(100):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if math.exp(middle) - total * middle > level else (low, middle)
+    assert float(result.lower) == pytest.approx(high, abs=2e-3 * (minimizer - high))
+
+
+def test_bad_arguments_are_named() -> None:
+    x = torch.zeros(2, dtype=torch.float64)
+    cases = [
+        ({"names": 3}, "names must be a list of 2"),
+        ({"refine": "no"}, "refine must be True or False"),
+        ({"bounds": [(-1.0, 1.0), ("a", 2.0)]}, "bounds must be a pair"),
+    ]
+    for how, words in cases:
+        with pytest.raises(ValueError, match=words):
+            levelport.interval(lambda v: v.square().sum(), x, rise=1.0, **how)  # type: ignore[arg-type]
+
+
+def test_random_quantity_is_an_error() -> None:
+    def noisy(v: Tensor) -> Tensor:
+        return torch.stack([v[0], v[1] + torch.rand((), dtype=v.dtype)])
+
+    x = torch.zeros(2, dtype=torch.float64)
+    for verb, how in ((levelport.interval, {"rise": 1.0}), (levelport.profile, {"rises": [1.0]})):
+        with pytest.raises(ObjectiveError, match="the quantity is not deterministic"):
+            verb(lambda v: v.square().sum(), x, noisy, **how)

@@ -90,3 +90,9 @@ def test_ends_are_monotone_in_the_rise(minimum: Tensor) -> None:
     for lower, upper in zip(result.lower, result.upper, strict=True):
         assert lower == sorted(lower, reverse=True)
         assert upper == sorted(upper)
+
+
+@pytest.mark.parametrize("rises", [None, "12", 3.0, [], [1.0, "a"], [True], [float("nan")]])
+def test_rises_are_a_list_of_positive_numbers(rises: object) -> None:
+    with pytest.raises(ValueError, match=r"rises must be a list|every rise must be"):
+        levelport.profile(lambda v: v.square().sum(), torch.zeros(1, dtype=torch.float64), rises=rises)  # type: ignore[arg-type]

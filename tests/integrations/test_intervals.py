@@ -73,6 +73,25 @@ def test_statsmodels_gaussian_scale_is_fixed() -> None:
     assert torch.allclose(result.upper, ends[:, 1], rtol=1e-3)
 
 
+def test_statsmodels_state_space_models() -> None:
+    """Their Hessian is that of the mean; at the ends the profile has fallen by 1.92."""
+    sm = pytest.importorskip("statsmodels.api")
+    from levelport.integrations.statsmodels import interval
+
+    noise = np.random.default_rng(3).normal(size=150)
+    series = [0.0]
+    for shock in noise:
+        series.append(0.5 * series[-1] + shock)
+    model = sm.tsa.ARIMA(np.array(series), order=(1, 0, 0), trend="n")
+    fit = model.fit()
+    result = interval(fit, ["ar.L1"], confidence=0.95)
+    assert result.success
+    for end in result.ends[0]:
+        variances = fit.params[1] * np.linspace(0.8, 1.3, 501)
+        best = max(model.loglike([end.quantity, variance]) for variance in variances)
+        assert fit.llf - best == pytest.approx(1.9207, rel=5e-3)
+
+
 @pytest.mark.parametrize("gradient", [True, False])
 def test_iminuit_agrees_with_minos(gradient: bool) -> None:
     iminuit = pytest.importorskip("iminuit")
@@ -169,8 +188,10 @@ def test_scipy_bounds_of_either_kind() -> None:
         assert result.ends[0][0].status is EndStatus.AT_BOUND
         assert result.lower.tolist() == pytest.approx([0.0, 2.0], abs=5e-3)
         assert result.upper.tolist() == pytest.approx([1.25, 4.0], abs=5e-3)
-    with pytest.raises(ValueError, match="for each of 2 entries, not 1"):
+    with pytest.raises(ValueError, match=r"for each of 2 entries, not \[\(0, 9\)\]"):
         interval(fit, square, rise=1.0, bounds=[(0, 9)])
+    with pytest.raises(ValueError, match="for each of 2 entries, not 3"):
+        interval(fit, square, rise=1.0, bounds=3)
 
 
 @pytest.mark.parametrize("derivatives", [True, False])

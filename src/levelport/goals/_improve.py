@@ -75,6 +75,7 @@ def improve(
         (1.98, True)
     """
     checks.number("rise", rise, at_least=0.0)
+    checks.flag("maximize", maximize)
     checks.number("tol", tol, above=0.0, below=1.0)
     checks.number("max_cost", max_cost, above=0.0)
     checks.whole("max_iterations", max_iterations, at_least=1)

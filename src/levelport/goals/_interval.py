@@ -148,8 +148,7 @@ class _Ends(Generic[X]):
         self._setup, self._goals = setup, quantities.goals
         self._callback, self._stopped = callback, False
         self._task = setup.task(rise) if not setup.trouble else None
-        x = setup.outer(setup.point)
-        self.estimates = [goal.at(x).value for goal in quantities.goals]
+        self.estimates = setup.estimates(quantities.goals)
         self._found = [
             self._search(number, name, side) for number, name in enumerate(quantities.names) for side in SIDES
         ]

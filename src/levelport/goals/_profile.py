@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Generic
 
@@ -59,13 +59,13 @@ def profile(
     setup = prepare(fun, x, rise=heights[0], ends=count, refine=refine, bounds=bounds, tol=tol, max_cost=max_cost)
     found: list[tuple[tuple[End[X], End[X]], ...]] = []
     with full_precision(setup.objective.device):
-        tasks = [setup.task(height) for height in heights]
+        tasks, estimates = [setup.task(height) for height in heights], tuple(setup.estimates(quantities.goals))
         for name, goal in zip(quantities.names, map(setup.goal, quantities.goals), strict=True):
             sides = [[end for end, _ in _Side(setup, tasks, goal, name, side).found] for side in SIDES]
             found.append(tuple(zip(*sides, strict=True)))
     return ProfileResult(
         names=tuple(quantities.names),
-        estimates=tuple(goal.at(setup.outer(setup.point)).value for goal in quantities.goals),
+        estimates=estimates,
         rises=tuple(heights),
         ends=tuple(found),
         value=setup.point.value,
@@ -121,10 +121,11 @@ class _Side(Generic[X]):
             self.found[place] = farther
 
 
-def _checked(rises: Sequence[float]) -> list[float]:
-    listed = [] if isinstance(rises, int | float) else [float(rise) for rise in rises]
+def _checked(rises: Any) -> list[float]:
+    rises = rises.tolist() if isinstance(rises, Tensor) else rises
+    listed = list(rises) if isinstance(rises, Iterable) and not isinstance(rises, str) else []
     if not listed:
         raise ValueError(f"rises must be a list of positive numbers, such as [0.5, 1.92], not {rises!r}.")
     for rise in listed:
         checks.positive(**{"every rise": rise})
-    return listed
+    return [float(rise) for rise in listed]

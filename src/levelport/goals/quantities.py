@@ -45,7 +45,7 @@ class Quantities(Generic[X]):
             self.names = [entries[index] for index in positions]
             self.goals = [LinearGoal.entry(index, flat) for index in positions]
         if names is not None:
-            if len(names) != len(self.names) or isinstance(names, str):
+            if not isinstance(names, Iterable) or isinstance(names, str) or len(names) != len(self.names):
                 raise ValueError(f"names must be a list of {len(self.names)} names, one per quantity, not {names!r}.")
             self.names = [str(name) for name in names]
 

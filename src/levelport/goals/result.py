@@ -25,7 +25,7 @@ class EndStatus(Enum):
     UNBOUNDED = "no end was found: f stays below the level far beyond the Wald interval"
     AT_BOUND = "the end is at a bound of the parameters"
     NEW_MINIMUM = "f is lower elsewhere than at x, so x is not the minimizer this interval assumes"
-    BUDGET = "max_cost was spent before the end was reached: an inner bound"
+    BUDGET = "the search was stopped, by max_cost or the callback, before the end was reached: an inner bound"
     FAILED = "no end was found for numerical reasons"
 
     @property

@@ -106,6 +106,13 @@ class Setup(Generic[X]):
         """Evaluations of f since the set-up began."""
         return self.objective.cost - self.before
 
+    def estimates(self, goals: list[Objective]) -> list[float]:
+        """The goals at the minimizer; an error for one that is not deterministic."""
+        points = [goal.at(self.outer(self.point)) for goal in goals]
+        for goal, point in zip(goals, points, strict=True):
+            goal.verify_deterministic(point)
+        return [point.value for point in points]
+
     def outer(self, point: Point) -> Tensor:
         """The user's x, flat, of a point of the objective or of a goal."""
         if self.bounds is None:
@@ -242,6 +249,7 @@ def prepare(
     budget = _MAX_COST if max_cost is None else max_cost
     checks.number("tol", tol, above=0.0, below=1.0)
     checks.number("max_cost", budget, above=0.0)
+    checks.flag("refine", refine)
     objective, structure, flat = as_objective(fun, x)
     before = objective.cost
     limits = None

@@ -187,9 +187,9 @@ def interval(
     if hasattr(bounds, "lb"):
         limits = np.stack([np.broadcast_to(side, x.shape) for side in (bounds.lb, bounds.ub)], axis=1)
     elif bounds is not None:
+        if np.shape(bounds) != (x.size, 2):
+            raise ValueError(f"bounds must have a pair (lower, upper) for each of {x.size} entries, not {bounds!r}.")
         limits = np.array([[-np.inf if low is None else low, np.inf if up is None else up] for low, up in bounds])
-        if len(limits) != x.size:
-            raise ValueError(f"bounds must have a pair (lower, upper) for each of {x.size} entries, not {len(limits)}.")
     likelihood = Likelihood(
         lambda z: float(np.asarray(fun(z, *args)).item()),
         x,

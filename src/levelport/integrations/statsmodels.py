@@ -3,7 +3,8 @@
     fit = sm.GLM(y, X, family=sm.families.Binomial()).fit()
     print(interval(fit, confidence=0.95))
 
-Models with a matrix of parameters, such as MNLogit, are refused.
+Models with a matrix of parameters, such as MNLogit, are refused. The Hessian of state space models, such as ARIMA, is
+that of the mean, and differences of their score are taken instead.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def interval(
         np.asarray(result.params, dtype=np.float64),
         rise_of(rise, confidence),
         jac=_negative(model.score, fixed) if hasattr(model, "score") else None,
-        hess=_negative(model.hessian, fixed) if hasattr(model, "hessian") else None,
+        hess=_negative(model.hessian, fixed) if hasattr(model, "hessian") and not hasattr(model, "ssm") else None,
     )
     known = parameter_names(result)
     return likelihood.interval(quantity, known, names, rise=rise, confidence=confidence, **options)

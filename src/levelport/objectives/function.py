@@ -165,7 +165,7 @@ class DerivativeCheck:
                 self._ledger.values += 1
                 again = evaluate(x)
                 if math.isfinite(again) and abs(again - value) > slack:
-                    raise NotDeterministicError.between(value, again)
+                    raise NotDeterministicError.between(value, again, self.name)
                 which = "x" if bool(silent.all()) else f"{int(silent.sum())} of the {x.numel()} entries of x"
                 raise ObjectiveError(
                     f"{self.name} depends on x, but no derivative reaches {which}: it is computed on detached data, "
@@ -349,7 +349,7 @@ class FunctionObjective(Objective):
 
     def __init__(self, fun: Callable[[Any], Tensor], like: Variables, *, name: str = LOSS) -> None:
         super().__init__()
-        self.fun = fun
+        self.fun, self.name = fun, name
         self._derivative_check = DerivativeCheck(self.ledger, name)
         self._calls_modules = True  # until an evaluation calls none: watching for calls takes as long as a small loss
         self.structure = Structure(like)

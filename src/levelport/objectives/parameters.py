@@ -60,6 +60,7 @@ class ParametersObjective(Objective):
         name: str = LOSS,
     ) -> None:
         super().__init__()
+        self.name = name
         self.parameters = list(dict.fromkeys(p for p in parameters if p.requires_grad))
         if not self.parameters:
             raise ObjectiveError("no parameter has requires_grad=True, so there is nothing to move.")

@@ -35,12 +35,7 @@ class _Trial:
 
 
 def strong_wolfe(
-    at: Callable[[Tensor], Point],
-    start: Point,
-    direction: Tensor,
-    *,
-    initial: float = 1.0,
-    c2: float = 0.9,
+    at: Callable[[Tensor], Point], start: Point, direction: Tensor, *, initial: float = 1.0, c2: float = 0.9
 ) -> tuple[float, Point] | None:
     """A step length that satisfies both conditions with its point; the best decrease found if trials run out.
 

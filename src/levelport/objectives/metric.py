@@ -41,10 +41,8 @@ class InMetric(WrappedObjective):
         self.root = weights.sqrt()
 
     @classmethod
-    def like(cls, x: Variables, objective: Objective, metric: Variables | str) -> InMetric:
+    def like(cls, x: Variables, objective: Objective, metric: Variables) -> InMetric:
         """``metric`` in the structure of the user's variables ``x``."""
-        if isinstance(metric, str):
-            raise ObjectiveError(f"metric must be positive weights in the structure of x, not {metric!r}.")
         return cls(objective, Structure(x).flatten_like("metric", metric))
 
     def at(self, x: Tensor, *, curvature: bool = False) -> Point:

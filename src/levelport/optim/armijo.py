@@ -120,18 +120,8 @@ class ArmijoSGD(FlatOptimizer):
         shrink: float = 0.8,
     ) -> None:
         check_search(c, initial, grow, shrink, float(lr))
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "c": c,
-                "grow": grow,
-                "shrink": shrink,
-                "next_trial": initial,
-                "newton_step": None,
-                "step_size": 0.0,
-            },
-        )
+        settings = {"lr": lr, "c": c, "grow": grow, "shrink": shrink}
+        super().__init__(params, {**settings, "next_trial": initial, "newton_step": None, "step_size": 0.0})
 
     def after_teleport(self, curvature: float) -> None:
         """Start the next search at 1/λ."""

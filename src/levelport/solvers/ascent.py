@@ -97,13 +97,7 @@ class LevelSetAscent:
     """
 
     def __init__(
-        self,
-        problem: TeleportProblem,
-        monitor: Monitor,
-        start: Point,
-        *,
-        pairs: QuasiNewton,
-        region: TrustRegion,
+        self, problem: TeleportProblem, monitor: Monitor, start: Point, *, pairs: QuasiNewton, region: TrustRegion
     ) -> None:
         self.problem, self.monitor, self.region = problem, monitor, region
         self.merit = -math.inf

@@ -169,11 +169,10 @@ class Monitor:
 
     def record(self, point: Point, certificate: Certificate, step: float) -> None:
         """Append a row to the trace and call the user back."""
-        excess = point.value - self.problem.level
         row = TraceRow(
             iteration=len(self.trace),
             value=point.value,
-            violation=abs(excess) if self.problem.level_set else max(0.0, excess),
+            violation=self.problem.violation(point.value),
             gradient_norm=point.gradient_norm,
             kkt_residual=certificate.kkt_residual,
             alignment=certificate.alignment,

@@ -178,6 +178,10 @@ class TeleportProblem(Limits):
         """f(w)."""
         return self.start.value
 
+    def violation(self, value: float) -> float:
+        """How far ``value`` is above the level, or off it in level-set mode."""
+        return abs(value - self.level) if self.level_set else max(0.0, value - self.level)
+
     def feasible(self, value: float) -> bool:
         """Return True if ``value`` keeps the level, up to the slack."""
         excess = value - self.level

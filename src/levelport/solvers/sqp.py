@@ -151,9 +151,8 @@ class SQP(Solver):
                 break
             certificate = Certificate.at(point)
             monitor.record(point, certificate, rho)
-            excess = point.value - problem.level
-            violation = abs(excess) if problem.level_set else max(0.0, excess)
-            if certificate.kkt_residual * certificate.kkt_residual <= self.epsilon and violation <= self.delta:
+            solved = certificate.kkt_residual * certificate.kkt_residual <= self.epsilon
+            if solved and problem.violation(point.value) <= self.delta:
                 inward = certificate.curvature < 0.0 and not problem.level_set
                 status = TeleportStatus.STALLED if inward else TeleportStatus.CONVERGED
                 detail = _INWARD if inward else ""
@@ -192,9 +191,7 @@ class SQP(Solver):
         slope = certificate.curvature  # ⟨g, q⟩/‖g‖²
         excess = point.value - problem.level
         released = self.mode == "released"
-
-        def violation(value: float) -> float:
-            return abs(value - problem.level) if problem.level_set else max(0.0, value - problem.level)
+        violation = problem.violation
 
         def multiplier(rho: float) -> float:
             """c."""

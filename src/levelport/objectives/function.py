@@ -271,14 +271,8 @@ class GraphPoint(Point):
 def differentiable() -> AbstractContextManager[object]:
     """Graphs are recorded in here, whatever the caller is inside of: no_grad or inference mode."""
     if torch.is_inference_mode_enabled():
-        return _out_of_inference()
+        return torch.inference_mode(False)  # switches gradients on as well
     return nullcontext() if torch.is_grad_enabled() else torch.enable_grad()
-
-
-@contextmanager
-def _out_of_inference() -> Iterator[None]:
-    with torch.inference_mode(False), torch.enable_grad():
-        yield
 
 
 def flat_gradient(loss: Tensor, leaves: list[Tensor], *, create_graph: bool) -> tuple[Tensor, Tensor | None]:

@@ -140,8 +140,7 @@ class LinearObjective(Objective):
         self.penalty = checks.weight("penalty", penalty)
         self.samples, self.features = X.shape
         self.dimension = self.features * loss.outputs
-        self.dtype = X.dtype
-        self.device = X.device
+        self.dtype, self.device = X.dtype, X.device
 
     @classmethod
     def logistic(cls, X: Tensor, y: Tensor, *, penalty: float = 0.0) -> LinearObjective:

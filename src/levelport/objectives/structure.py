@@ -33,8 +33,7 @@ class Structure(Generic[X]):
         check_leaves(leaves, alone=isinstance(like, Tensor))
         self.shapes = [leaf.shape for leaf in leaves]
         self.sizes = [leaf.numel() for leaf in leaves]
-        self.dtype = leaves[0].dtype
-        self.device = leaves[0].device
+        self.dtype, self.device = leaves[0].dtype, leaves[0].device
         self.dimension = sum(self.sizes)
 
     def flatten(self, variables: Variables) -> Tensor:

@@ -112,13 +112,11 @@ class MinimizeResult(SciPyNames, Generic[Start]):
         return self.status.value
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.status.name}: {self.message}",
-            f"f      {self.value:.8g} after {self.iterations} steps and {self.teleports} teleports",
-            f"‖∇f‖   {self.gradient_norm:.6g}",
-            f"cost   {self.cost}",
-        ]
-        return "\n".join(lines)
+        return (
+            f"{self.status.name}: {self.message}\n"
+            f"f      {self.value:.8g} after {self.iterations} steps and {self.teleports} teleports\n"
+            f"‖∇f‖   {self.gradient_norm:.6g}\ncost   {self.cost}"
+        )
 
     @property
     def jac(self) -> Start | None:

@@ -139,6 +139,23 @@ def test_a_solver_says_what_its_products_cost() -> None:
 ticks = st.lists(st.tuples(st.floats(0.5, 1.5), st.floats(0.5, 30.0)), min_size=2, max_size=40)
 
 
+@given(run=ticks, trial_at=st.sets(st.integers(1, 39), max_size=5), share=st.sampled_from([0.1, 1.0, 100.0]))
+def test_a_reason_is_given_where_no_trial_is_due(
+    run: list[tuple[float, float]], trial_at: set[int], share: float
+) -> None:
+    schedule, history, spent = WhileAffordable(pause=1, rise=0.3, share=share), History(), 50.0
+    for tick, (value, step) in enumerate(run):
+        history.observe(tick, value, spent)
+        why = schedule.declines_because(history)
+        assert schedule.due(tick, history) == (why == "")
+        if "did not pay" in why:  # then they are what it waits for, not what was long ago
+            failures = int(why.split()[0])
+            assert tick < history.trials[-1].index + 2**failures
+        if tick in trial_at:
+            history.teleported(step)
+        spent += step
+
+
 @pytest.mark.parametrize("schedule", [WhileAffordable(), WhileAffordable(pause=1, rise=0.3, share=0.5, vectors=9)])
 @given(run=ticks, trial_at=st.sets(st.integers(1, 39), max_size=5), positive=st.booleans())
 def test_the_unit_of_the_loss_decides_nothing(

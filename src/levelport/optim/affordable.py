@@ -92,29 +92,29 @@ class WhileAffordable(Schedule):
             if later - earlier > limit:
                 return False
             later = earlier
-        account = self._account(history)
-        if history.trials and step - history.trials[-1].index < account.wait:
-            return False
-        if self._delay(account, history) > self.share:
-            return False
-        return self._at_stake(account, history) <= self.rise
+        return not self._obstacle(history)
 
     def declines_because(self, history: History) -> str:
-        jumps = self._jumps(history)
-        if not jumps <= self.rise:
-            return f"losses jump by {100.0 * jumps:.3g} % from step to step, and the limit is {100.0 * self.rise:g} %"
+        if not self._jump(history) <= self.rise * history.scale:
+            jumps = 100.0 * self._jump(history) / history.scale
+            return f"losses jump by {jumps:.3g} % from step to step, and the limit is {100.0 * self.rise:g} %"
+        return self._obstacle(history)
+
+    def _obstacle(self, history: History) -> str:
+        """Why the account allows no trial at the last tick; empty where it does."""
         account = self._account(history)
-        if account.failures:
-            return f"{account.failures} trials in a row did not pay"
+        if history.trials and history.steps[-1] - history.trials[-1].index < account.wait:
+            return f"{account.failures} trials in a row did not pay" if account.failures else "the last trial is recent"
         if (delay := self._delay(account, history)) > self.share:
             return f"a trial might delay the run by {100.0 * delay:.3g} %, and the limit is {100.0 * self.share:g} %"
-        stake = self._at_stake(account, history)
+        if (stake := self._at_stake(account, history)) <= self.rise:
+            return ""
         return f"a trial might raise the loss by {100.0 * stake:.3g} %, and the limit is {100.0 * self.rise:g} %"
 
     @staticmethod
-    def _jumps(history: History) -> float:
-        """The largest rise from one loss to the next among the last ones, as a share of the loss."""
-        return jump_of(history.values[-_JUMPS:]) / history.scale
+    def _jump(history: History) -> float:
+        """The largest rise from one loss to the next among the last ones."""
+        return jump_of(history.values[-_JUMPS:])
 
     @staticmethod
     def _delay(account: _Account, history: History) -> float:
@@ -128,7 +128,7 @@ class WhileAffordable(Schedule):
         if not math.isfinite(rate):
             return math.inf
         delay = self._delay(account, history) * history.costs[-1]
-        return max(rate, 0.0) * delay / history.scale + self._jumps(history)
+        return max(rate, 0.0) * delay / history.scale + self._jump(history) / history.scale
 
     def limit(self, solver: Solver, history: History) -> Solver:
         vectors = self._account(history).vectors

@@ -263,12 +263,12 @@ class Teleporter:
                 self.spent += 0.5 * policy.history.unit
                 judged = agreed(value_of(self.teleport_on, self.parameters()), self._device)
         due = policy.due(step, value, self.spent, judged)
-        if policy.declined > 0 and policy.declined % SILENT_STEPS == 0:
-            self._tell_of_silence()
+        if policy.declined > 0 and policy.declined % SILENT_STEPS == 0 and (why := policy.silence()):
+            self._tell_of_silence(why)
         return due and bool(stepping(self.optimizer))  # without steps there is nothing to compare a trial with
 
-    def _tell_of_silence(self) -> None:
-        declined, why = self.policy.declined, self.policy.silence()
+    def _tell_of_silence(self, why: str) -> None:
+        declined = self.policy.declined
         other = " and, on mini-batches, teleport_on=Batches(loss, batches)" if self.teleport_on is None else ""
         told = f"no teleport in {declined} steps: {why}. Pass schedule=Every(50){other} to teleport. (Said once.)"
         self._warn("silent", told)

@@ -143,3 +143,11 @@ def test_guarantee_holds_in_the_users_variables() -> None:
     assert outside.value == problem.level
     assert not problem.fulfilled_by(outside)
     assert problem.fulfilled_by(weighted.at(torch.full((1,), 1e10)))
+
+
+@pytest.mark.parametrize("given", [torch.float64, torch.float32, torch.int64])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_products_in_a_metric_have_the_dtype_of_x(dtype: torch.dtype, given: torch.dtype) -> None:
+    x = torch.ones(2, dtype=dtype)
+    point = InMetric(FunctionObjective(lambda x: (x**4).sum(), x), torch.tensor([4.0, 9.0]).to(given)).at(x)
+    assert (point.gradient.dtype, point.hvp(x).dtype) == (dtype, dtype)

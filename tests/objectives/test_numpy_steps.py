@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from levelport.objectives.numpy import NumpyObjective
+from levelport.objectives.numpy import NumpyObjective, products
 
 
 @pytest.mark.parametrize(("jac", "power"), [("2-point", 1 / 2), ("3-point", 1 / 3)])
@@ -39,3 +39,34 @@ def test_gradients_of_any_dtype_become_float64() -> None:
 def test_false_takes_differences_as_in_scipy() -> None:
     point = NumpyObjective(lambda x: float(x @ x), False, dimension=2).at(torch.ones(2).double())
     np.testing.assert_allclose(point.gradient, [2.0, 2.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("hessp", [None, lambda x, v, a, b: 12 * a * x**2 * v])
+@pytest.mark.parametrize("jac", [None, "2-point", "3-point", True, lambda x, a, b: 4 * a * x**3])
+def test_arguments_reach_every_call(jac: Any, hessp: Any) -> None:
+    """f = 2 Σ x⁴ + 3."""
+
+    def fun(x: Any, a: float, b: float) -> Any:
+        value = a * float((x**4).sum()) + b
+        return (value, 4 * a * x**3) if jac is True else value
+
+    x = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    point = NumpyObjective(fun, jac, hessp, dimension=2, args=(2.0, 3.0)).at(x)
+    assert point.value == 37.0
+    np.testing.assert_allclose(point.gradient, 8.0 * x**3, rtol=1e-5)
+    np.testing.assert_allclose(point.hvp(torch.ones_like(x)), 24.0 * x**2, rtol=1e-2)
+
+
+def test_a_dense_hessian_gets_its_arguments() -> None:
+    asked: list[float] = []
+
+    def hess(x: Any, a: float) -> Any:
+        asked.append(a)
+        x *= 0.0  # a copy
+        return a * np.diag([1.0, 4.0])
+
+    product, x = products(hess), np.array([1.0, 2.0])
+    for _ in range(2):
+        np.testing.assert_array_equal(product(x, np.ones(2), 3.0), [3.0, 12.0])
+    np.testing.assert_array_equal(product(2.0 * x, np.ones(2), 3.0), [3.0, 12.0])
+    assert asked == [3.0, 3.0]

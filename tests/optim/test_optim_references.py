@@ -366,3 +366,31 @@ def test_the_first_step_belongs_to_the_move() -> None:
     optimizer.step(lambda: logistic(weight))
     assert weight.grad is not None
     torch.testing.assert_close(weight.detach(), landed - 0.25 * weight.grad, rtol=1e-12, atol=1e-14)
+
+
+class Uphill(torch.autograd.Function):
+    """Σ x², with a gradient of the wrong sign."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.square().sum()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad * torch.tensor([-2.0, -4.0, 1.0], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("known", [None, 4.0])
+def test_where_no_step_descends_nothing_moves(known: float | None) -> None:
+    start = torch.tensor([1.0, 2.0, -0.1], dtype=torch.float64)
+    weight = torch.nn.Parameter(start.clone())
+    optimizer = ArmijoSGD([weight], initial=0.5)
+    if known is not None:
+        optimizer.after_teleport(known)
+    assert float(optimizer.step(lambda: Uphill.apply(weight))) == pytest.approx(5.01)
+    group = optimizer.param_groups[0]
+    assert torch.equal(weight.detach(), start)
+    assert (group["step_size"], group["next_trial"], group["newton_step"]) == (0.0, 0.5, None)
+    objective = FunctionObjective(Uphill.apply, start)
+    step = Armijo(initial=0.5).advance(objective, objective.at(start), 0.25, known)
+    assert (step.point, step.state, step.size) == (None, 0.25, 0.0)

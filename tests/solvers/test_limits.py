@@ -209,3 +209,40 @@ def test_a_gradient_that_grows_without_bound_is_never_converged(factors: int, ra
         assert ("pass radius=" in result.message) == (radius is None)
         assert isinstance(result.x, torch.Tensor)
         assert float(torch.linalg.vector_norm(result.x - start)) <= 1.01 * named
+
+
+@pytest.mark.parametrize("level_set", [False, True])
+@pytest.mark.parametrize("solver", [Auto(), Auto(starts=2), SQP(), SQP(mode="released", final="last")], ids=str)
+@pytest.mark.parametrize("name", ["goldstein-price", "rosenbrock", "beale", "himmelblau"])
+def test_rows_are_those_of_their_points(name: str, solver: Solver, level_set: bool) -> None:
+    """Against the dense Hessian; costs are those of all passes up to the row."""
+    f, start = FUNCTIONS[name]
+    x0 = torch.tensor(start, dtype=torch.float64) + 0.1
+    passes, rows = [0], list[TraceRow]()
+
+    def watched(x: torch.Tensor) -> torch.Tensor:
+        passes[0] += 1
+        return f(x)
+
+    def look(row: TraceRow, point: Point) -> None:
+        assert passes[0] == row.cost.nfev + 1  # that of the start is not the solver's
+        x = point.x.clone().requires_grad_()
+        value = f(x)
+        (g,) = torch.autograd.grad(value, x)
+        hg = torch.autograd.functional.hessian(f, point.x) @ g
+        square = float(g @ g)
+        along = float(g @ hg) / square
+        excess = float(value.detach() - f(x0))
+        assert row.value == pytest.approx(float(value.detach()))
+        assert row.gradient_norm == pytest.approx(square**0.5)
+        assert row.curvature == pytest.approx(along, rel=1e-6, abs=1e-6 * float(hg.norm() / g.norm()))
+        assert row.kkt_residual == pytest.approx(float((hg - along * g).norm()) / square, rel=1e-5, abs=1e-9)
+        assert row.alignment == pytest.approx(along * square**0.5 / float(hg.norm()), abs=1e-7)
+        assert row.violation == pytest.approx(abs(excess) if level_set else max(0.0, excess), abs=1e-9 * abs(row.value))
+        rows.append(row)
+
+    result = teleport(watched, x0, solver, level_set=level_set, callback=look)
+    assert tuple(rows) == result.trace
+    assert [row.iteration for row in rows] == list(range(len(rows))) != []
+    assert rows[0].cost.hvps <= 1
+    assert rows[-1].cost.gradient_equivalents <= result.cost.gradient_equivalents

@@ -306,7 +306,7 @@ def test_least_curvature_of_the_pairs() -> None:
     """Against BFGS written out: the least eigenvalue of B on the plane across a gradient."""
     rng = torch.Generator().manual_seed(5)
     root = torch.randn(6, 6, dtype=DTYPE, generator=rng)
-    H, pairs = root @ root.T / 6.0, Pairs.around_identity()
+    H, pairs = root @ root.T / 6.0, Pairs(scale=1.0)
     B = torch.eye(6, dtype=DTYPE)
     for _ in range(2):
         s = torch.randn(6, dtype=DTYPE, generator=rng)
@@ -323,7 +323,7 @@ def test_least_curvature_of_the_pairs() -> None:
 @pytest.mark.parametrize("sizes", [(1e-17, 1e-17), (1e-30, 1e-40), (1e150, 1e-150)])
 def test_least_curvature_of_pairs_beyond_all_digits(sizes: tuple[float, float]) -> None:
     """A quantity that says too little: no certificate by the Wald step's own test, and no error either."""
-    pairs, s = Pairs.around_identity(), torch.tensor([1.0, 0.0, 0.0], dtype=DTYPE)
+    pairs, s = Pairs(scale=1.0), torch.tensor([1.0, 0.0, 0.0], dtype=DTYPE)
     for size in sizes:
         pairs.learn(s, size * s)
     assert len(pairs) == 2

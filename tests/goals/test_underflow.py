@@ -34,7 +34,7 @@ def test_first_step_is_turned_in_any_unit(size: float) -> None:
 
 
 def test_pairs_refuse_what_has_no_scale() -> None:
-    pairs = Pairs.around_identity(None)
+    pairs = Pairs(scale=1.0)
     s = torch.full((2,), 1e-170, dtype=torch.float64)
     assert not pairs.learn(s, s)
     assert not pairs.learn(s, -s, damp=True)

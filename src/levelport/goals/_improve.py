@@ -157,7 +157,7 @@ def _improve(
     defined = start.finite and start_goal.finite and all_finite(pair.start)
     region = Region(objective, Chart(torch.zeros_like(pair.start)), start.value, 1.0, start.value + rise)
     aim, site = Aim(goal, sign, region.chart), region.around(start)
-    state = Descent(site, aim.at(site), sign * start_goal.value, sine=math.nan)
+    state = Descent(site, aim.at(site), sign * start_goal.value, sine=math.nan, watch=callback)
     point, reached, detail, unused_change = start, start_goal, "", math.nan
     if not defined:
         status = ImproveStatus.NON_FINITE_START
@@ -165,19 +165,12 @@ def _improve(
     else:
         objective.verify_deterministic(start)
         goal.verify_deterministic(start_goal)
-        stopped = False
 
         def spent() -> bool:
             cost = (objective.cost - before) + (goal.cost - before_goal)
-            return stopped or cost.gradient_equivalents >= max_cost
+            return cost.gradient_equivalents >= max_cost
 
-        def watch(row: tuple[float, float, float]) -> None:
-            nonlocal stopped
-            if callback is not None:
-                stopped = stopped or bool(callback(ImproveRow(row[0], sign * row[1], row[2])))
-
-        state.watch = watch
-        feasible_sqp(region, aim, state, Pairs(_MEMORY), tol=tol, steps=max_iterations, spent=spent)
+        feasible_sqp(region, aim, state, Pairs(memory=_MEMORY), tol=tol, steps=max_iterations, spent=spent)
         point, reached = state.site.point, state.reading.point
         ended = ImproveStatus.STALLED if state.stalled else ImproveStatus.BUDGET
         kind = ImproveStatus.INTERIOR if state.interior else ImproveStatus.CERTIFIED
@@ -205,7 +198,7 @@ def _improve(
         cost_goal=goal_cost,
         detail=detail,
         unused_change=unused_change,
-        trace=tuple(ImproveRow(f, sign * h, sine) for f, h, sine in state.trace),
+        trace=tuple(state.trace),
     )
     return result, point
 

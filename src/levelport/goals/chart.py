@@ -45,14 +45,14 @@ class Chart:
     least: float = math.nan
 
     @classmethod
-    def whitening(cls, center: Tensor, hessian: Tensor, rise: float) -> Chart:
-        """T from the Hessian at ``center``, as above."""
+    def whitening(cls, center: Tensor, hessian: Tensor) -> Chart:
+        """T from the Hessian at ``center``, as above, for a rise of 1."""
         H = hessian.to(working_dtype(center))
         D = H.diagonal().abs()
         D = torch.where(torch.finfo(H.dtype).tiny < D, D, torch.full_like(D, float(D.max()) or 1.0)).sqrt()
         e, V = torch.linalg.eigh(H / D[:, None] / D)
         raised = e.abs().clamp_min(1e3 * torch.finfo(center.dtype).eps * len(D))
-        root = raised.rsqrt() * math.sqrt(rise)
+        root = raised.rsqrt()
         T = (V * root) @ V.T / D[:, None]
         inverse = (V / root) @ V.T * D
         return cls(center, T, inverse, float(e[0]))

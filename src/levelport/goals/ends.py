@@ -22,7 +22,7 @@ from levelport.goals.goal import Aim, Reading, sine_of_opposition
 from levelport.goals.pairs import Pairs
 from levelport.goals.recycled import Recycled
 from levelport.goals.result import EndStatus
-from levelport.goals.verify import SecondLook, second_look
+from levelport.goals.verify import second_look
 from levelport.goals.wald import Search, repeated_wald
 
 STEPS = 5  # Wald steps after which a region counts as curved
@@ -65,7 +65,7 @@ class Task:
 def find_end(task: Task, aim: Aim, spent: Callable[[], bool], begin: Tensor | None = None) -> Search:
     """Search for the end of h in the direction of ``aim``, from the minimizer or from ``begin``."""
     origin = aim.at(task.start)
-    search = Search(task.start, origin, origin.value, task.length)
+    search = Search(task.start, origin, origin.value, math.nan, length=task.length)
     if not origin.finite:
         detail = f"at x the quantity is {origin.point.value}, or its gradient is not finite"
         return replace(search, status=EndStatus.FAILED, detail=detail)
@@ -86,9 +86,9 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], begin: Tensor | No
     if begin is not None or not moved:
         p = origin.gradient
         search.wald = math.sqrt(2.0 * float(p @ (p if task.recycled is None else task.recycled(p))))
-    pairs = Pairs.around_identity(task.recycled)
+    pairs = Pairs(task.recycled, scale=1.0)
     repeated_wald(task.region, aim, search, pairs, tol=tol, steps=STEPS, spent=spent)
-    if search.too_far(search.site, search.reading):
+    if search.too_far:
         search.status = EndStatus.UNBOUNDED
     elif task.at_bound or not (search.converged and exact and search.least >= _BENT):
         _take_over(task, aim, search, spent)
@@ -100,7 +100,7 @@ def find_end(task: Task, aim: Aim, spent: Callable[[], bool], begin: Tensor | No
     rests = search.status in (EndStatus.CERTIFIED, EndStatus.FAILED) and search.site.slack > _MORE
     if rests and task.length(search.site.z) < _BESIDE and begin is None and not moved:  # perhaps at a saddle
         again = find_end(task, aim, spent, _displaced(task).z)
-        search = again if search.width(again.reading) > (1.0 + task.tol) * search.width(search.reading) else search
+        search = again if again.width > (1.0 + task.tol) * search.width else search
     if task.region.lowest.site is not None and search.status is not EndStatus.FAILED:
         search.status = EndStatus.NEW_MINIMUM
     return search
@@ -138,7 +138,7 @@ def descended(task: Task, z: Tensor) -> Tensor | None:
     around = replace(task.region, level=site.point.value)
     aim = Aim(task.region.objective, 1.0, task.region.chart)
     state = Descent(Site(z, site.point, around), aim.at(site), site.point.value)
-    metric = Pairs.around_identity(task.recycled, scale=1.0 / task.region.unit)
+    metric = Pairs(task.recycled, scale=1.0 / task.region.unit)
 
     def entered() -> bool:
         return state.reading.value <= task.region.level
@@ -149,71 +149,62 @@ def descended(task: Task, z: Tensor) -> Tensor | None:
 
 def _take_over(task: Task, aim: Aim, search: Search, spent: Callable[[], bool]) -> None:
     """Feasible SQP from where the Wald steps ended, past shallow hills, to an end that a second look confirms."""
-    state = Descent(search.site, search.reading, search.origin, price=search.price)
-    metric = _metric(task, state)
+    metric = _metric(task, search)
 
     def stop() -> bool:
-        return spent() or search.too_far(state.site, state.reading)
+        return spent() or search.too_far
 
     search.status = EndStatus.CURVED
-    for tol in _ANGLES:
-        if state.stalled:  # the price may have changed by orders of magnitude
-            metric = _metric(task, state)
-        state.converged = state.stalled = False
-        feasible_sqp(task.region, aim, state, metric, tol=tol, steps=_ITERATIONS, spent=stop)
-        width = search.width(state.reading)
-        if state.interior or stop() or not (state.converged or state.stalled) or not width > 0.0:
+    for number, tol in enumerate(_ANGLES):
+        if search.stalled and number:  # the price may have changed by orders of magnitude
+            metric = _metric(task, search)
+        feasible_sqp(task.region, aim, search, metric, tol=tol, steps=_ITERATIONS, spent=stop)
+        if search.interior or stop() or not (search.converged or search.stalled) or not search.width > 0.0:
             break
         affordable = task.region.chart.whitens and task.start.z.numel() <= _LARGEST
-        look = second_look(task.region, aim, state.site, state.reading) if affordable else None
+        look = second_look(task.region, aim, search.site, search.reading) if affordable else None
         if look is None:
             search.detail = "no second look at the end was possible"
             break
-        behind = _behind(task, aim, state, look) if look.least < _SOFT else None
+        behind = _behind(task, aim, search, look.softest) if look.least < _SOFT else None
         if behind is not None:
-            state.site, state.reading = behind
+            search.site, search.reading = behind
             continue
-        if look.gain <= task.tol * width:
-            search.status = EndStatus.CERTIFIED
+        if look.gain <= task.tol * search.width:
+            search.status, search.detail = EndStatus.CERTIFIED, ""
             break
-        search.detail = f"a Newton step along the level predicts {look.gain / width:.1g} of the half width more"
+        search.detail = f"a Newton step along the level predicts {look.gain / search.width:.1g} of the half width more"
         if not math.isfinite(look.gain):
             search.detail = "along the level the curvature is not positive, as far as its digits tell"
-    if search.too_far(state.site, state.reading):
+    if search.too_far:
         search.status = EndStatus.UNBOUNDED
-    elif state.interior:
+    elif search.interior:
         search.status = EndStatus.CERTIFIED
     elif spent():
         search.status = EndStatus.BUDGET
-    search.site, search.reading, search.price = state.site, state.reading, state.price
-    search.iterations += state.iterations
-    search.angle = _angle(state.site, state.reading, metric)
+    p, g = search.reading.gradient, search.site.gradient
+    v = metric.solve(g)
+    pw, gv = float(p @ metric.solve(p)), float(g @ v)
+    search.angle = sine_of_opposition(float(p @ v), pw, gv) if pw > 0.0 and gv > 0.0 else math.nan
 
 
-def _metric(task: Task, state: Descent) -> Pairs:
+def _metric(task: Task, search: Search) -> Pairs:
     """The Hessian of h + μF, as far as it is known: μ times that of F at the minimizer."""
-    scale = 1.0 / state.price if 0.0 < state.price < math.inf else 1.0
-    return Pairs.around_identity(task.recycled, scale=scale)
+    scale = 1.0 / search.price if 0.0 < search.price < math.inf else 1.0
+    return Pairs(task.recycled, scale=scale)
 
 
-def _behind(task: Task, aim: Aim, state: Descent, look: SecondLook) -> tuple[Site, Reading] | None:
+def _behind(task: Task, aim: Aim, search: Search, softest: Tensor) -> tuple[Site, Reading] | None:
     """A feasible point beside an end, along the softest direction of the level, that is no worse and has more slack."""
-    best: tuple[Site, Reading] | None = None
+    best, worst = (
+        (search.site, search.reading),
+        search.reading.value + task.tol * (search.origin - search.reading.value),
+    )
     for length in _LENGTHS:
         for sign in (-1.0, 1.0):
-            site = task.region.at(state.site.z + sign * length * look.softest)
-            if site.feasible and site.slack > (state.site if best is None else best[0]).slack + _MORE:
+            site = task.region.at(search.site.z + sign * length * softest)
+            if site.feasible and site.slack > best[0].slack + _MORE:
                 reading = aim.at(site)
-                if reading.finite and reading.value <= state.reading.value + task.tol * (
-                    state.origin - state.reading.value
-                ):
+                if reading.finite and reading.value <= worst:
                     best = site, reading
-    return best
-
-
-def _angle(site: Site, reading: Reading, pairs: Pairs) -> float:
-    """sin ∠(p, -g) in the metric of B⁻¹."""
-    p, g = reading.gradient, site.gradient
-    w, v = pairs.solve(p), pairs.solve(g)
-    pw, gv = float(p @ w), float(g @ v)
-    return sine_of_opposition(float(p @ v), pw, gv) if pw > 0.0 and gv > 0.0 else math.nan
+    return best if best[0] is not search.site else None

@@ -26,6 +26,7 @@ from torch import Tensor
 from levelport.goals.chart import Region, Site
 from levelport.goals.goal import Aim, Reading, sine_of_opposition
 from levelport.goals.pairs import Pairs
+from levelport.goals.result import ImproveRow
 
 _FIRST = 1e-2  # length of the first step, relative to x
 _LONGER = 4.0  # factor of the next one where h has been linear
@@ -41,62 +42,60 @@ class Descent:
     Attributes:
         site, reading: the present point: F and its gradient, sign·h and its gradient.
         origin: sign·h at the start.
-        first_gradient, shrunk: ‖p‖ at the start, and its present share.
+        price: μ = -⟨p, g⟩/‖g‖², at least 0; of a Wald step that of its model.
+        first_gradient: ‖p‖ at the start.
         sine: sin ∠(p, -g), 1 where they do not oppose each other.
-        price: μ = -⟨p, g⟩/‖g‖², at least 0.
         iterations: steps taken.
-        converged: the KKT conditions hold to the tolerance.
-        interior: they hold with p = 0.
-        stalled: no step lowers h any further.
-        trace: (f, sign·h, sine) per iterate.
-        watch: called with each row of the trace.
+        converged, stalled: the KKT conditions hold to the tolerance, or no step lowers h any further; none of them
+            where a limit was reached.
+        interior: the conditions hold with p = 0.
+        trace: a row per iterate.
+        watch: called with each row; a true return value stops.
     """
 
     site: Site
     reading: Reading
     origin: float
-    first_gradient: float = math.nan
-    shrunk: float = 1.0
-    sine: float = 1.0
     price: float = 0.0
+    first_gradient: float = math.nan
+    sine: float = 1.0
     iterations: int = 0
     converged: bool = False
     interior: bool = False
     stalled: bool = False
-    trace: list[tuple[float, float, float]] = field(default_factory=list)
-    watch: Callable[[tuple[float, float, float]], object] | None = None
+    trace: list[ImproveRow] = field(default_factory=list)
+    watch: Callable[[ImproveRow], object] | None = None
 
-    def measure(self) -> None:
-        """Take angle and price at the present point."""
+    def measure(self) -> float:
+        """Take angle and price at the present point; the share of ‖p‖ that is left."""
         p, g = self.reading.gradient, self.site.gradient
         pp, gg, pg = float(p @ p), float(g @ g), float(p @ g)
         self.sine = sine_of_opposition(pg, pp, gg)
         self.price = max(0.0, -pg / gg) if gg > 0.0 else 0.0
         if math.isnan(self.first_gradient):
             self.first_gradient = math.sqrt(pp)
-        self.shrunk = math.sqrt(pp) / self.first_gradient if self.first_gradient > 0.0 else 0.0
+        return math.sqrt(pp) / self.first_gradient if self.first_gradient > 0.0 else 0.0
 
 
 def feasible_sqp(
     region: Region, aim: Aim, state: Descent, pairs: Pairs, *, tol: float, steps: int, spent: Callable[[], bool]
 ) -> None:
     """Lower sign·h from ``state.site`` until it converges, stalls, or a limit is reached."""
+    state.converged = state.stalled = False
     failures = flat = 0
     bend = 0.0  # the way back of the last step, relative to the model's second-order term
     eps = torch.finfo(region.objective.dtype).eps
     while True:
-        state.measure()
+        state.interior = state.measure() <= _VANISHED * tol
         site, reading = state.site, state.reading
         p, g, h, slack = reading.gradient, site.gradient, reading.value, site.slack
-        state.trace.append((site.point.value, h, state.sine))
-        if state.watch is not None:
-            state.watch(state.trace[-1])
+        state.trace.append(ImproveRow(site.point.value, aim.sign * h, state.sine))
+        stopped = state.watch is not None and bool(state.watch(state.trace[-1]))
         resolution = 4.0 * eps * abs(h)
-        state.interior = state.shrunk <= _VANISHED * tol
         if state.interior or (state.sine <= tol and state.price * slack <= max(tol * (state.origin - h), resolution)):
             state.converged = True
             return
-        if state.iterations >= steps or spent():
+        if state.iterations >= steps or stopped or spent():
             return
         fresh = len(pairs) == 0
         if pairs.scale is None:

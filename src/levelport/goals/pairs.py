@@ -23,37 +23,25 @@ class Pairs:
     """B⁻¹ from a base and pairs.
 
     Attributes:
-        scale: the base's factor γ, None until the first pair gives it.
-        fixed: whether γ stays as it is.
+        scale: the base's factor γ; one that is not given is taken from the newest pair, and None until there is one.
         base: multiplied by γ; the identity if None.
     """
 
     def __init__(
-        self,
-        memory: int,
-        scale: float | None = None,
-        *,
-        fixed: bool = False,
-        base: Callable[[Tensor], Tensor] | None = None,
+        self, base: Callable[[Tensor], Tensor] | None = None, *, scale: float | None = None, memory: int = _MEMORY
     ) -> None:
-        self.memory = memory
         self.scale = scale
-        self.fixed = fixed
         self.base = base
+        self._memory, self._fixed = memory, scale is not None
         self._pairs: list[tuple[Tensor, Tensor, float]] = []
-
-    @classmethod
-    def around_identity(cls, base: Callable[[Tensor], Tensor] | None = None, *, scale: float = 1.0) -> Pairs:
-        """For coordinates in which ``scale`` times the identity, or times ``base``, is the inverse Hessian."""
-        return cls(_MEMORY, scale, fixed=True, base=base)
 
     def __len__(self) -> int:
         return len(self._pairs)
 
     def forget(self, scale: float | None = None) -> None:
-        """Drop all pairs; a base that is not fixed starts again from ``scale``."""
+        """Drop all pairs; a factor that was not given starts again from ``scale``."""
         self._pairs = []
-        if not self.fixed:
+        if not self._fixed:
             self.scale = scale
 
     def learn(self, s: Tensor, y: Tensor, *, damp: bool = False) -> bool:
@@ -70,13 +58,13 @@ class Pairs:
             sy, yy = float(s @ y), float(y @ y)
         if not (sy > _LEAST_COSINE * math.sqrt(ss) * math.sqrt(yy) and yy > 0.0):
             return False
-        if self.fixed and self.base is None and self.scale is not None and sy * self.scale < _FLATTEST * ss:
+        if self._fixed and self.base is None and self.scale is not None and sy * self.scale < _FLATTEST * ss:
             y = y + (_FLATTEST / self.scale - sy / ss) * s
             sy = float(s @ y)
-        if len(self._pairs) == self.memory:
+        if len(self._pairs) == self._memory:
             self._pairs.pop(0)
         self._pairs.append((s, y, 1.0 / sy))
-        if not self.fixed:
+        if not self._fixed:
             self.scale = sy / yy
         return True
 

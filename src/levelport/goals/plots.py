@@ -34,7 +34,6 @@ def plot_interval(result: IntervalResult[Any], ax: Any = None) -> Any:
     halves = [_half(row) for row in rows]
     known = [half for half in halves if not math.isnan(half)]
     own_units = bool(known) and len(known) == len(rows) and max(known) <= _COMPARABLE * min(known)
-    seen: set[str] = set()
     for position, (row, half) in enumerate(zip(rows, halves, strict=True)):
         scale = 1.0 if math.isnan(half) else half
         origin, unit = (0.0, 1.0) if own_units else (row["estimate"], scale)
@@ -46,15 +45,15 @@ def plot_interval(result: IntervalResult[Any], ax: Any = None) -> Any:
             max(lower, center - reach) if not math.isnan(lower) else center,
             min(upper, center + reach) if not math.isnan(upper) else center,
         ]
-        ax.plot(ends, [position, position], color=_SURE if sure else _UNSURE, lw=2.5, label=_once(kind, seen))
-        ax.plot([center], [position], "|", color="black", ms=8, label=_once("estimate", seen))
+        ax.plot(ends, [position, position], color=_SURE if sure else _UNSURE, lw=2.5, label=kind)
+        ax.plot([center], [position], "|", color="black", ms=8, label="estimate")
         for end, value in zip(ends, (lower, upper), strict=True):
             if end != value and not math.isnan(value):
                 color, told = (_UNSURE, "unbounded") if math.isinf(value) else ("black", "beyond the picture")
-                ax.plot([end], [position], ">" if value > end else "<", color=color, label=_once(told, seen))
+                ax.plot([end], [position], ">" if value > end else "<", color=color, label=told)
         if math.isfinite(row["wald_upper"]):
             wald = [(row[key] - origin) / unit for key in ("wald_lower", "wald_upper")]
-            ax.plot(wald, [position + 0.2] * 2, color=_WALD, lw=1.5, label=_once("Wald interval", seen))
+            ax.plot(wald, [position + 0.2] * 2, color=_WALD, lw=1.5, label="Wald interval")
     if own_units and ax.get_xlim()[0] < 0.0 < ax.get_xlim()[1]:
         ax.axvline(0.0, color="black", lw=0.6)
     ax.set_yticks(range(len(rows)), [row["name"] for row in rows])
@@ -62,7 +61,10 @@ def plot_interval(result: IntervalResult[Any], ax: Any = None) -> Any:
     whose = " of the Wald interval" if all(math.isfinite(row["wald_upper"]) for row in rows) else ""
     ax.set_xlabel("value" if own_units else f"distance from the estimate in half widths{whose}")
     ax.set_title(f"Intervals, {_level(result)}")
-    ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    handles: dict[str, Any] = {}  # each label at its first use
+    for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+        handles.setdefault(label, handle)
+    ax.legend(handles.values(), handles, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return ax
 
 
@@ -134,11 +136,3 @@ _COMPARABLE = 30.0  # ratio of half widths up to which quantities share an axis
 
 def _level(result: IntervalResult[Any] | ContourResult[Any]) -> str:
     return f"{100.0 * result.confidence:g} % confidence" if result.confidence is not None else f"rise {result.rise:.4g}"
-
-
-def _once(label: str, seen: set[str]) -> str | None:
-    """The label at its first use, None afterwards, so that the legend has it once."""
-    if label in seen:
-        return None
-    seen.add(label)
-    return label

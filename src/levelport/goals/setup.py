@@ -303,7 +303,7 @@ def _judge(setup: Setup[Any], rise: float, ends: int | None, advice: str) -> Non
         if setup.bounds is not None:  # on a bound f may be of fourth order, and rises over a length of about 1
             on = setup.bounds.near(point.x, _STATIONARY)
             hessian.diagonal()[on] = hessian.diagonal()[on].clamp_min(rise)
-        setup.chart = Chart.whitening(point.x, hessian, 1.0)
+        setup.chart = Chart.whitening(point.x, hessian)
         pulled = setup.chart.pull(point.gradient)
         setup.decrement = 0.5 * float(pulled @ pulled)
         if setup.chart.least < -max(1e-6, 1e4 * torch.finfo(objective.dtype).eps):

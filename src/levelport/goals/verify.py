@@ -13,7 +13,7 @@ behind it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,14 +27,10 @@ from levelport.vectors import all_finite
 _ROUNDING = 16.0  # errors of the least curvature, in units of eps × dimension × the largest, from which it is known
 
 
-@dataclass(frozen=True)
-class SecondLook:
-    """The result of the Newton step.
+class SecondLook(NamedTuple):
+    """The gain in sign·h that the Newton step predicts, and the least curvature along the level with its direction.
 
-    Attributes:
-        gain: the gain in sign·h that it predicts; infinite where the least curvature is negative, or zero as far as its
-            digits tell.
-        least, softest: the least curvature along the level, and its direction, of length 1.
+    The gain is infinite where the least curvature is negative, or zero as far as its digits tell.
     """
 
     gain: float

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from levelport.goals.chart import Region, Site
+from levelport.goals.feasible_sqp import Descent
 from levelport.goals.goal import Aim, Reading, sine_of_opposition
 from levelport.goals.pairs import Pairs
 from levelport.goals.result import EndStatus
@@ -44,49 +45,39 @@ _GREW = 10.0  # factor by which ‖p‖ grows, where h was nearly stationary, fr
 _ANGLE = 1e-2  # sin ∠(p, -g) at an end: the gain left is its square over twice the curvature, which may be small
 
 
-@dataclass
-class Search:
-    """The state of the search for one end, and at last its answer.
+@dataclass(kw_only=True)
+class Search(Descent):
+    """The state of the search for one end, from the minimizer, and at last its answer.
 
     Attributes:
-        site, reading: the best point so far: F and its gradient, sign·h and its gradient.
-        origin: sign·h at the minimizer.
-        length: of z in the metric of the Hessian there.
+        length: of z in the metric of the Hessian at the minimizer.
         wald: half the Wald interval's width; NaN where the search does not begin at the minimizer.
-        price: μ of the last model, in units of F.
         angle: sin ∠(p, -g) in the metric of B⁻¹.
         least: the least curvature along the level, as far as the pairs tell, relative to that at the minimizer; 1 where
             the chart has no Hessian.
-        iterations: steps taken.
         first: the gain that the first model predicted.
-        converged, stalled: why it ended; none of them where a limit was reached.
         status, detail: what is known of the end.
     """
 
-    site: Site
-    reading: Reading
-    origin: float
     length: Callable[[Tensor], float]
     wald: float = math.nan
-    price: float = math.nan
     angle: float = math.nan
     least: float = 1.0
-    iterations: int = 0
     first: float = math.nan
-    converged: bool = False
-    stalled: bool = False
     status: EndStatus = EndStatus.CERTIFIED
     detail: str = ""
 
-    def width(self, reading: Reading) -> float:
+    @property
+    def width(self) -> float:
         """How far h has come."""
-        return max(self.origin - reading.value, 0.0)
+        return max(self.origin - self.reading.value, 0.0)
 
-    def too_far(self, site: Site, reading: Reading) -> bool:
-        """Return True if h and x have come so far that there is no end."""
-        width, unit = self.width(reading), self.first if math.isnan(self.wald) else self.wald
-        endless = width > math.sqrt(torch.finfo(site.point.x.dtype).max)  # as exp of what is unbounded
-        return width > FAR * unit and (endless or self.length(site.z) > FAR)
+    @property
+    def too_far(self) -> bool:
+        """True if h and x have come so far that there is no end."""
+        unit = self.first if math.isnan(self.wald) else self.wald
+        endless = self.width > math.sqrt(torch.finfo(self.site.point.x.dtype).max)  # as exp of what is unbounded
+        return self.width > FAR * unit and (endless or self.length(self.site.z) > FAR)
 
 
 def repeated_wald(
@@ -116,14 +107,14 @@ def repeated_wald(
             search.first = gain
         search.price = 1.0 / kappa if kappa > 0.0 else math.inf
         search.angle = sine_of_opposition(gain - kappa * pw, pw, gv)  # in the metric of B⁻¹
-        resolution, width = 4.0 * eps * abs(search.reading.value), search.width(search.reading)
+        resolution, width = 4.0 * eps * abs(search.reading.value), search.width
         small = search.angle <= _ANGLE or gain <= resolution or not region.chart.whitens
         if width > 0.0 and small and gain <= max(tol * width, resolution):
             search.converged = True
             if region.chart.whitens:
                 search.least = pairs.least_curvature(g)
             return
-        if search.too_far(site, search.reading) or spent():
+        if search.too_far or spent():
             return
         found = _Step(region, aim, search, d, v, gv, gain).take()
         if found is None:
@@ -187,7 +178,7 @@ class _Step:
         site = self._feasible()
         if site is not None and self.t == 0.0 and self.a == 1.0:
             site = self._further(site)
-        if site is not None and self.a <= 1.0 and self.gain > _LONG * self.search.width(self.search.reading):
+        if site is not None and self.a <= 1.0 and self.gain > _LONG * self.search.width:
             site = self._connected(site)
         return None if site is None else self._lower(site)
 

@@ -4,9 +4,7 @@ A step size η is good enough if (Armijo, 1966)
 
     f(x - η g) ≤ f(x) - c η ‖g‖²,      g = ∇f(x).
 
-Each search starts from the last step size. While that is good enough it grows by 1.25; as soon as it is not, it
-shrinks by 0.8 until it is again. So the step taken is always close to the largest acceptable one. A trial where f is
-not a finite number is not acceptable.
+Each search starts from the last step size (:mod:`levelport.numerics.armijo`).
 
 Right after a teleport the curvature λ along g is known, and 1/λ is the Newton step. There the largest acceptable
 step is the wrong one: along g the quadratic model accepts everything up to 2(1 - c)/λ, and the decrease is best at

@@ -252,17 +252,14 @@ class Teleporter:
 
     def _due(self, value: float) -> bool:
         """Tell the policy what is new, and ask it."""
-        policy, judged = self.policy, value
-        step: int | None = self.iteration
+        policy, step, judged = self.policy, self.iteration, value
         if not policy.schedule.watches:
             return policy.due(step, value, self.spent)
-        if self.teleport_on is not None:
-            if self.iteration % max(1, math.ceil(0.5 * policy.history.unit / _SHARE)):
-                step = None
-            else:
-                self.spent += 0.5 * policy.history.unit
-                judged = agreed(value_of(self.teleport_on, self.parameters()), self._device)
-        due = policy.due(step, value, self.spent, judged)
+        asked = self.teleport_on is None or step % max(1, math.ceil(0.5 * policy.history.unit / _SHARE)) == 0
+        if asked and self.teleport_on is not None:
+            self.spent += 0.5 * policy.history.unit
+            judged = agreed(value_of(self.teleport_on, self.parameters()), self._device)
+        due = policy.due(step if asked else None, value, self.spent, judged)
         if policy.declined > 0 and policy.declined % SILENT_STEPS == 0 and (why := policy.silence()):
             self._tell_of_silence(why)
         return due and bool(stepping(self.optimizer))  # without steps there is nothing to compare a trial with

@@ -172,7 +172,7 @@ def move_from(
             outcome = replace(stayed, state=outcome.state, model=outcome.model)
         point = outcome.point
         if outcome.status is TeleportStatus.NON_FINITE_START:
-            certificate = Certificate.unknown()
+            certificate = Certificate()
         elif certify or outcome.certificate is None:
             certificate = Certificate.at(point)
             outcome = replace(outcome, status=_known_by(certificate, outcome, problem))

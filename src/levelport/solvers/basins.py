@@ -108,9 +108,8 @@ def _lowered(problem: TeleportProblem, point: Point) -> Point | None:
         point = problem.objective.at(shifted(point.x, point.gradient, -step), curvature=True)
     if point.value > problem.level:
         return None
-    up = _at_level(
-        problem, point.x, point.normal, (problem.level - point.value) / point.gradient_norm, problem.level - point.value
-    )
+    depth = problem.level - point.value
+    up = _at_level(problem, point.x, point.normal, depth / point.gradient_norm, depth)
     best = point if up is None or up.gradient_norm < point.gradient_norm else up
     return best if problem.within_radius(best) else None
 

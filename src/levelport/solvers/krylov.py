@@ -142,7 +142,7 @@ class Krylov(Solver):
         trusted = _radius(trusted, model, end, decrease, decrease, length)
         if end.value < start.value and end.finite:
             status = TeleportStatus.NO_FEASIBLE_GAIN if climb > 0.0 else TeleportStatus.NOT_WORTHWHILE
-            return Outcome(start, status, certificate=_curvature_only(theta), lower=end), trusted
+            return Outcome(start, status, certificate=Certificate(theta), lower=end), trusted
         return None, _SHORTER * length
 
     def _direction(self, model: KrylovModel, descent: Tensor) -> Tensor:
@@ -181,10 +181,7 @@ def _grow(model: KrylovModel, monitor: Monitor, trusted: float, accuracy: float)
 
 
 def _radius(trusted: float, model: KrylovModel, end: Point, predicted: float, decrease: float, length: float) -> float:
-    """The trust radius after a step: half of it where f is above the model by 75 % of the decrease that it predicts.
-
-    Twice the step where that is less than 25 %, and the step was as long as it could be.
-    """
+    """The trust radius: half the step where f misses the model by 75 % of the decrease, up to twice it within 25 %."""
     miss = (model.point.value - predicted - end.value) / decrease if math.isfinite(end.value) else -math.inf
     if miss < -0.75:
         return min(trusted, 0.5 * length)
@@ -204,7 +201,7 @@ def _outcome_at(
     secant = float(torch.dot(end.gradient, upward)) / height
     if secant > 0.0:
         secant = max(secant, 0.5 * end.gradient_norm / (length + height))
-    certificate = _curvature_only(secant)
+    certificate = Certificate(secant)
     monitor.record(end, certificate, height)
     if not problem.fulfilled_by(end):
         lower = end if end.value < problem.level else None
@@ -213,7 +210,3 @@ def _outcome_at(
     if problem.meets_target(end, certificate):
         return Outcome(end, TeleportStatus.TARGET_REACHED, certificate=certificate)
     return Outcome(end, TeleportStatus.PREDICTED, certificate=certificate)
-
-
-def _curvature_only(curvature: float) -> Certificate:
-    return Certificate(curvature, math.nan, math.nan)

@@ -45,19 +45,19 @@ class Certificate:
     * ``misalignment``  sin ∠(g, H g), the scale-free size of the residual; below 1e-8 the cosine does not show it
 
     At a KKT point below the level, where f is not convex, H g = 0: λ is 0 up to rounding, and the angles mean nothing.
+    What is not known is NaN, and the misalignment infinite.
     """
 
-    curvature: float
-    kkt_residual: float
-    alignment: float
+    curvature: float = math.nan
+    kkt_residual: float = math.nan
+    alignment: float = math.nan
     misalignment: float = math.inf
 
     @classmethod
     def at(cls, point: Point) -> Certificate:
         """Certify ``point``; costs one HVP if it has not been spent there yet."""
-        size = point.gradient_norm
-        if size == 0.0 or not math.isfinite(size):
-            return cls.unknown()
+        if not 0.0 < point.gradient_norm < math.inf:
+            return cls()
         if point.product_sizes is None:
             normal = point.normal
             along, tangential = split(normal, point.hessian_normal_of(normal))
@@ -73,11 +73,6 @@ class Certificate:
         # H n = 0 satisfies the KKT conditions with λ = 0: nothing pulls the gradient away from itself.
         alignment, misalignment = (curvature / length, residual / length) if length > 0.0 else (1.0, 0.0)
         return cls(curvature, residual / point.gradient_norm, alignment, misalignment)
-
-    @classmethod
-    def unknown(cls) -> Certificate:
-        """Return the certificate of a point without a finite, nonzero gradient."""
-        return cls(math.nan, math.nan, math.nan)
 
     def __str__(self) -> str:
         known = f"λ {self.curvature:.4g}"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from levelport import checks
-from levelport.goals.chart import Chart, Region
+from levelport.goals.chart import Chart, Region, Site
 from levelport.goals.feasible_sqp import Descent, feasible_sqp
 from levelport.goals.goal import Aim, Distance, Norm
 from levelport.goals.pairs import Pairs
@@ -156,7 +156,7 @@ def _improve(
     start, start_goal = objective.at(pair.start), goal.at(pair.start)
     defined = start.finite and start_goal.finite and all_finite(pair.start)
     region = Region(objective, Chart(torch.zeros_like(pair.start)), start.value, 1.0, start.value + rise)
-    aim, site = Aim(goal, sign, region.chart), region.around(start)
+    aim, site = Aim(goal, sign, region.chart), Site(region.chart.coordinates(start.x), start, region)
     state = Descent(site, aim.at(site), sign * start_goal.value, sine=math.nan, watch=callback)
     point, reached, detail, unused_change = start, start_goal, "", math.nan
     if not defined:

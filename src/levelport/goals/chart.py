@@ -147,7 +147,3 @@ class Region:
     def at(self, z: Tensor) -> Site:
         """The site at z."""
         return Site(z, self.objective.at(self.chart.point(z)), self)
-
-    def around(self, point: Point) -> Site:
-        """An evaluated point as a site."""
-        return Site(self.chart.coordinates(point.x), point, self)

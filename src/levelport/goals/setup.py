@@ -312,15 +312,15 @@ def _judge(setup: Setup[Any], rise: float, ends: int | None, advice: str) -> Non
                 f"direction. {advice}"
             )
     elif point.gradient_norm > 0.0:
-        region = Region(objective, Chart(point.x), point.value, rise, point.value + rise)
-        site = region.around(point)
-        inverse, most = Recycled(region, site), objective.cost.gradient_equivalents + 2.0 * _PRODUCTS
-        inverse.solve(
-            site.gradient,
-            relative=0.1,
-            stop=lambda value: value > 4.0 * _CLEARLY or objective.cost.gradient_equivalents >= most,
-        )
-        setup.decrement = 0.5 * rise * float(site.gradient @ inverse(site.gradient))
+        task, most = setup.task(rise), objective.cost.gradient_equivalents + 2.0 * _PRODUCTS
+        g, inverse = task.start.gradient, task.recycled
+        assert inverse is not None
+
+        def enough(value: float) -> bool:
+            return value > 4.0 * _CLEARLY or objective.cost.gradient_equivalents >= most
+
+        inverse.solve(g, relative=0.1, stop=enough)
+        setup.decrement = 0.5 * rise * float(g @ inverse(g))
     else:
         setup.decrement = 0.0
     if setup.decrement > _CLEARLY * rise:

@@ -73,6 +73,34 @@ def test_statsmodels_gaussian_scale_is_fixed() -> None:
     assert torch.allclose(result.upper, ends[:, 1], rtol=1e-3)
 
 
+def test_statsmodels_without_score() -> None:
+    """WLS has its scale maximized out: n/2 log(1 + t²/(SSR (XᵀWX)⁻¹)) is the rise at a distance t."""
+    sm = pytest.importorskip("statsmodels.api")
+    from levelport.integrations.statsmodels import interval
+
+    X, y = counts()
+    weights = np.linspace(0.5, 2.0, len(y))
+    fit = sm.WLS(y, X, weights=weights).fit()
+    result = interval(fit, confidence=0.95)
+    residual = y - X @ fit.params
+    variances = np.linalg.inv(X.T * weights @ X).diagonal() * np.sum(weights * residual**2)
+    halves = np.sqrt(np.expm1(2.0 * result.rise / len(y)) * variances)
+    assert result.success
+    assert result.lower.numpy() == pytest.approx(fit.params - halves, abs=2e-3 * halves.min())
+    assert result.upper.numpy() == pytest.approx(fit.params + halves, abs=2e-3 * halves.min())
+
+
+def test_statsmodels_mixed_models_are_refused() -> None:
+    sm = pytest.importorskip("statsmodels.api")
+    from levelport.integrations.statsmodels import interval
+
+    X, y = counts()
+    group = np.arange(len(y)) % 8
+    fit = sm.MixedLM(y + 2.0 * np.sin(group), X, groups=group).fit(reml=False)
+    with pytest.raises(ValueError, match=r"MixedLM\.score cannot be evaluated"):
+        interval(fit, confidence=0.95)
+
+
 def test_statsmodels_state_space_models() -> None:
     """Their Hessian is that of the mean; at the ends the profile has fallen by 1.92."""
     sm = pytest.importorskip("statsmodels.api")
@@ -84,8 +112,10 @@ def test_statsmodels_state_space_models() -> None:
         series.append(0.5 * series[-1] + shock)
     model = sm.tsa.ARIMA(np.array(series), order=(1, 0, 0), trend="n")
     fit = model.fit()
-    result = interval(fit, ["ar.L1"], confidence=0.95)
+    result = interval(fit, confidence=0.95)
     assert result.success
+    wald = torch.from_numpy(np.asarray(fit.conf_int()).copy())[:, 1]
+    assert torch.allclose(result.wald_upper, wald, rtol=0.05)
     for end in result.ends[0]:
         variances = fit.params[1] * np.linspace(0.8, 1.3, 501)
         best = max(model.loglike([end.quantity, variance]) for variance in variances)

@@ -17,7 +17,7 @@ import numpy as np
 
 from levelport.goals import IntervalResult
 from levelport.goals.setup import rise_of
-from levelport.integrations.likelihood import Likelihood
+from levelport.integrations.likelihood import Array, Likelihood
 
 
 def interval(
@@ -49,14 +49,10 @@ def interval(
             f"{type(model).__name__} has a matrix of parameters, which is not supported. Write its negative "
             "log-likelihood as a function of x and pass it to levelport.interval."
         )
-    fixed = _fixed_scale(result)
-    likelihood = Likelihood(
-        _negative(model.loglike, fixed),
-        np.asarray(result.params, dtype=np.float64),
-        rise_of(rise, confidence),
-        jac=_negative(model.score, fixed) if hasattr(model, "score") else None,
-        hess=_negative(model.hessian, fixed) if hasattr(model, "hessian") and not hasattr(model, "ssm") else None,
-    )
+    fixed, x = _fixed_scale(result), np.array(result.params, dtype=np.float64)
+    jac = _derivative(model, "score", fixed, x)
+    hess = None if hasattr(model, "ssm") else _derivative(model, "hessian", fixed, x)
+    likelihood = Likelihood(_negative(model.loglike, fixed), x, rise_of(rise, confidence), jac=jac, hess=hess)
     known = parameter_names(result)
     return likelihood.interval(quantity, known, names, rise=rise, confidence=confidence, **options)
 
@@ -74,6 +70,23 @@ def _fixed_scale(result: Any) -> dict[str, Any]:
     """GLMs estimate a scale beside the likelihood; score and Hessian take it as an argument."""
     takes = "scale" in inspect.signature(result.model.loglike).parameters
     return {"scale": float(result.scale)} if takes and hasattr(result, "scale") else {}
+
+
+def _derivative(model: Any, name: str, fixed: dict[str, Any], x: Array) -> Callable[[Any], Any] | None:
+    """A derivative of the negative log-likelihood, or None where the model has none."""
+    if not hasattr(model, name):
+        return None
+    derivative = _negative(getattr(model, name), fixed)
+    try:
+        derivative(x)
+    except NotImplementedError:
+        return None
+    except ValueError as error:
+        raise ValueError(
+            f"{type(model).__name__}.{name} cannot be evaluated at result.params ({error}). Write the model's negative "
+            "log-likelihood as a function of x and pass it to levelport.interval."
+        ) from error
+    return derivative
 
 
 def _negative(method: Callable[..., Any], options: dict[str, Any]) -> Callable[[Any], Any]:

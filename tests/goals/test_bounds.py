@@ -60,6 +60,16 @@ def test_minimizer_on_a_bound(bounds: object) -> None:
     assert float(result.upper[0]) == pytest.approx(-0.5 + math.sqrt(level * 4.0 / 3.0), rel=2e-3)
 
 
+@pytest.mark.parametrize("trials", [1, 20])
+def test_refine_to_a_value_of_zero_on_a_bound(trials: int) -> None:
+    """An efficiency with no failure: -n log p, lowest at p = 1, where p < 1 by a rounding already costs more."""
+    start = torch.tensor([0.9], dtype=torch.float64)
+    result = levelport.interval(lambda p: -trials * p.log().sum(), start, rise=0.5, bounds=[(0, 1)], refine=True)
+    assert float(result.lower) == pytest.approx(math.exp(-0.5 / trials), rel=1e-4)
+    assert float(result.upper) == 1.0
+    assert result.setup.values <= 200
+
+
 @pytest.mark.parametrize("x0", [0.0, 1e-9, 1e-6, 1e-4])
 def test_minimizer_beside_a_bound(x0: float) -> None:
     """Beside a bound the Wald width is tiny, whatever lies further away."""

@@ -134,7 +134,10 @@ def _armijo(objective: Objective, point: Point, direction: Tensor) -> Point | No
     resolution = 8 * torch.finfo(objective.dtype).eps * max(abs(point.value), 1e-300)
     length = 1.0
     while length * abs(slope) > resolution:
-        trial = objective.at(point.x + length * direction, curvature=True)
+        x = point.x + length * direction
+        if torch.equal(x, point.x):
+            return None
+        trial = objective.at(x, curvature=True)
         if trial.value <= point.value + 1e-4 * length * slope and trial.finite:
             return trial
         length *= 0.5

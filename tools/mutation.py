@@ -56,6 +56,8 @@ ELSEWHERE = dict.fromkeys(
     "tests/optim/test_optim_distributed.py",
 )
 """Tests that run a file in processes of their own: they follow those that are seen to reach a mutant."""
+AT_IMPORT = "import"
+"""Stands among the tests that reach a line for those that depend on it because it runs at import, such as a default."""
 OUT = ROOT / "build" / "mutation"
 EQUIVALENT = ROOT / "tools" / "equivalent_mutants.json"
 _PATIENCE = 60.0  # processor seconds beyond ten times what the tests took: then a mutant counts as one that never ends
@@ -163,7 +165,7 @@ def make_map(paths: list[str]) -> None:
             return done
 
     tracer.start()
-    tracer.switch_context("collection")
+    tracer.switch_context(AT_IMPORT)
     os.chdir(ROOT)
     chosen = paths or [*TESTS, *(f"--ignore={path}" for path in WITHOUT)]
     pytest.main(["-q", "-p", "no:cacheprovider", *chosen], plugins=[Record()])
@@ -176,10 +178,8 @@ def make_map(paths: list[str]) -> None:
     for file in data.measured_files():
         lines = known["reached"].setdefault(str(Path(file).relative_to(ROOT)), {})
         for line, tests in data.contexts_by_lineno(file).items():
-            # A test that imports the library anew is not the only one that depends on what runs at import.
-            at_import = "collection" in tests or lines.get(str(line)) == []
-            found = {*lines.get(str(line), []), *tests} & set(known["seconds"])
-            lines[str(line)] = [] if at_import else sorted(found)
+            found = {*lines.get(str(line), []), *tests} & {*known["seconds"], AT_IMPORT}
+            lines[str(line)] = sorted(found)
     path.write_text(json.dumps(known))
     print(f"{len(seconds)} tests, {sum(seconds.values()):.0f} s; {len(known['seconds'])} tests in {path}")
 
@@ -187,11 +187,12 @@ def make_map(paths: list[str]) -> None:
 def tests_for(mutant: Mutant, known: dict[str, Any], limit: float) -> list[str]:
     """The tests that reach the mutant's line, fastest first, up to ``limit`` seconds in all.
 
-    A line that runs at import, such as a default, is reached by no test: all that reach its file stand for them.
+    After them, where it runs at import or no test is seen to reach it, all others that reach its file.
     """
     seconds, lines = known["seconds"], known["reached"].get(mutant.file, {})
-    reached = lines.get(str(mutant.line)) or {test for tests in lines.values() for test in tests}
-    reaching = sorted(reached, key=lambda test: seconds[test])
+    reached = set(lines.get(str(mutant.line)) or [AT_IMPORT])
+    others = {test for tests in lines.values() for test in tests} if AT_IMPORT in reached else set()
+    reaching = sorted((reached | others) - {AT_IMPORT}, key=lambda test: (test not in reached, seconds[test]))
     total, chosen = 0.0, list[str]()
     for test in reaching:
         total += seconds[test]

@@ -83,3 +83,17 @@ def test_a_loss_without_derivative_is_still_found_out() -> None:
     objective = GradientDifferences(FunctionObjective(lambda x: (x.detach() ** 2).sum(), like=x))
     with pytest.raises(ObjectiveError, match="no derivative reaches x"):
         teleport(objective, x)
+
+
+def test_differences_in_a_metric_keep_their_length() -> None:
+    """No differences of differences: what the user has chosen is used."""
+    start, seen = torch.ones(2, dtype=torch.float64), list[float]()
+
+    def f(x: Tensor) -> Tensor:
+        seen.append(float((x.detach() - start).norm()))
+        return (torch.tensor([1.0, 3.0], dtype=torch.float64) * x**4).sum()
+
+    objective = GradientDifferences(FunctionObjective(f, start), length=1e5)
+    teleport(objective, start, "krylov", metric=torch.ones(2))
+    step = torch.finfo(torch.float64).eps ** 0.5 * (1e5 + 2.0**0.5)
+    assert min(distance for distance in seen if distance > 0.0) == pytest.approx(step, rel=1e-6)

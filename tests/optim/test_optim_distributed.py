@@ -22,7 +22,7 @@ from levelport import ObjectiveError, teleport
 from levelport.objectives import FunctionObjective, LinearObjective, distributed
 from levelport.objectives.distributed import DistributedObjective
 from levelport.objectives.parameters import ParametersObjective
-from levelport.optim import Never, Teleported, Teleporter
+from levelport.optim import At, Never, Teleported, Teleporter
 from levelport.solvers import Krylov
 
 HERE = Path(__file__).parent
@@ -299,3 +299,14 @@ def test_a_rank_whose_loss_is_no_number_takes_part_in_the_mean(monkeypatch: pyte
     monkeypatch.setattr(dist, "all_reduce", lambda total: seen.append(float(total)))
     assert math.isnan(distributed.agreed(math.nan, torch.device("cpu")))
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("distribute", [None, lambda objective: objective])
+def test_losses_are_averaged_unless_the_user_distributes(monkeypatch: pytest.MonkeyPatch, distribute: Any) -> None:
+    """Two ranks, the other one with a loss that is higher by 2; who distributes asks for a model per rank."""
+    seen, weight = list[float](), torch.nn.Parameter(torch.ones(2))
+    monkeypatch.setattr("levelport.optim.teleporter.agreed", lambda value, device: value + 1.0)
+    teleporter = Teleporter(torch.optim.SGD([weight], lr=0.1), At(30), distribute=distribute)
+    monkeypatch.setattr(teleporter.policy, "due", lambda step, value, cost: bool(seen.append(value)))
+    teleporter.teleport_if_due(lambda: weight.sum(), 5.0)
+    assert seen == [6.0 if distribute is None else 5.0]

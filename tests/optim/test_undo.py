@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from levelport.optim import At, Never, Teleporter, WhileAffordable
+from levelport.optim.closures import StepLoss
 from levelport.optim.policy import TeleportPolicy, UndoMonitor
+from levelport.optim.torch_optimizer import OptimizerSnapshot
 from levelport.solvers import Krylov
 
 
@@ -301,3 +303,53 @@ def test_only_moves_with_their_first_step_are_undone(first_step: bool, undoes: b
     policy: TeleportPolicy[str] = TeleportPolicy(Never(), Krylov(), first_step=first_step, undoes=undoes)
     policy.watch(1.0, "back")
     assert policy.monitor.watching == (first_step and undoes)
+
+
+def test_way_back_numbers_the_state_as_checkpoints_do() -> None:
+    """By the place of the parameter among all, frozen ones as well; and it leads back to every one of them."""
+    weights = [nn.Parameter(torch.full((2,), float(n)), requires_grad=n != 1) for n in range(4)]
+    optimizer = torch.optim.SGD(weights, lr=0.1, momentum=0.5)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        sum((n + 1.0) * w.sum() for n, w in enumerate(weights) if n != 2).backward()  # type: ignore[union-attr]
+        optimizer.step()
+
+    step()
+    back = OptimizerSnapshot.now(optimizer)
+    back.follow()
+    assert {number: float(entry["momentum_buffer"][0]) for number, entry in back.state.items()} == {0: 1.0, 3: 4.0}
+    kept = [w.detach().clone() for w in weights]
+    for _ in range(2):
+        step()
+    OptimizerSnapshot.of(back.state_dict(optimizer), optimizer).restore(optimizer)
+    assert all(torch.equal(w, before) for w, before in zip(weights, kept, strict=True))
+    assert {float(optimizer.state[w]["momentum_buffer"][0]) for w in (weights[0], weights[3])} == {1.0, 4.0}
+    assert len(optimizer.state) == 2
+
+
+def test_a_loss_is_evaluated_again_only_where_it_must_be() -> None:
+    """The first evaluation serves the first call, unless the parameters have moved since or a teleport has."""
+    weight, calls = nn.Parameter(torch.ones(2)), [0]
+
+    def loss() -> Tensor:
+        calls[0] += 1
+        return weight.square().sum()
+
+    def away() -> None:
+        with torch.no_grad():
+            weight.mul_(2.0)
+
+    for moved, before, after, expected in ((False, 0, 0, 1), (False, 1, 0, 1), (False, 0, 1, 2), (True, 1, 0, 2)):
+        calls[0], first = 0, float(weight.detach().square().sum())
+        step_loss = StepLoss(loss, [weight])
+        step_loss.evaluate_first()
+        for _ in range(before):
+            away()
+        step_loss.settle(moved=moved)
+        for _ in range(after):
+            away()
+        assert float(step_loss()) == pytest.approx(first if expected == 1 else 4.0 * first)
+        assert (calls[0], step_loss.cost) == (expected, expected)
+        step_loss()
+        assert (calls[0], step_loss.cost) == (expected + 1, expected + 1)

@@ -10,6 +10,7 @@ from likelihoods import hill
 from torch import Tensor
 
 import levelport
+from levelport.goals import EndStatus
 
 DTYPE = torch.float64
 
@@ -63,6 +64,22 @@ def test_profile_agrees_with_intervals() -> None:
     assert all(
         end.value <= result.value + rise for rise, both in zip(rises, result.ends[0], strict=True) for end in both
     )
+
+
+def test_numerical_trouble_at_the_minimizer_is_a_status() -> None:
+    def undefined(w: Tensor) -> Tensor:
+        return (w * w).sum() + (w[0] - 5.0).sqrt()
+
+    def kinked(w: Tensor) -> Tensor:  # infinite curvature at 0
+        return w[0].abs() ** 1.5 + w[1] ** 2
+
+    x = torch.zeros(2, dtype=DTYPE)
+    for f in (undefined, kinked):
+        region = levelport.contour(f, x, (0, 1), rise=1.0, points=3)
+        curve = levelport.profile(f, x, rises=[1.0, 2.0])
+        assert {end.status for result in (region, curve) for end in result.every_end()} == {EndStatus.FAILED}
+        assert all(math.isnan(value) for point in region.points for value in point)
+        assert "x" in curve.ends[0][0][0].message
 
 
 def test_pictures_are_labelled() -> None:

@@ -106,9 +106,9 @@ class _Plane:
         return a, b
 
     def point(self, end: End[Any]) -> tuple[float, float]:
-        """The two entries at an end; infinite where there is none."""
-        if math.isinf(end.bound):
-            return math.inf, math.inf
+        """The two entries at an end; infinite where there is none, NaN where none was searched for."""
+        if not math.isfinite(end.bound):
+            return abs(end.bound), abs(end.bound)
         return self.values(self.setup.structure.flatten(end.x))
 
     def along(self, angle: float) -> End[Any]:
@@ -120,7 +120,7 @@ class _Plane:
         region = self.task.region
         normal = region.chart.pull(across.to(self.rows) @ self.rows)
         basis = torch.linalg.svd(normal[None])[2][1:].T
-        chart = Chart(region.chart.center, region.chart.matrix @ basis)
+        chart = Chart(region.chart.center, region.chart.push(basis))
         narrowed = Region(region.objective, chart, region.base, region.unit, region.level, region.lowest)
         start = Site(basis.new_zeros(basis.shape[1]), self.task.start.point, narrowed)
         goal = LinearGoal((e / unit).to(self.rows) @ self.rows)

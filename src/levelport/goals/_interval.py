@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from levelport import checks
-from levelport.goals.ends import STEPS, Task
+from levelport.goals.ends import STEPS
 from levelport.goals.goal import LinearGoal
 from levelport.goals.quantities import Quantities, Quantity
 from levelport.goals.result import End, EndStatus, IntervalResult
@@ -147,13 +147,13 @@ class _Ends(Generic[X]):
     ) -> None:
         self._setup, self._goals = setup, quantities.goals
         self._callback, self._stopped = callback, False
-        self._task = setup.task(rise) if not setup.trouble else None
+        self._task = setup.task(rise)
         self.estimates = setup.estimates(quantities.goals)
         self._found = [
             self._search(number, name, side) for number, name in enumerate(quantities.names) for side in SIDES
         ]
-        for _ in range(_PASSES if len(quantities) > 1 else 0):
-            if self._task is None or self._stopped or not self._exchange(self._task):
+        for _ in range(_PASSES if len(quantities) > 1 and not setup.trouble else 0):
+            if self._stopped or not self._exchange():
                 break
 
     @property
@@ -167,21 +167,19 @@ class _Ends(Generic[X]):
         return min(below, key=lambda end: end.minimum_value, default=None)
 
     def _search(self, number: int, name: str, side: str) -> tuple[End[X], Tensor]:
-        """Search from the minimizer; the start itself with the reason where that is not done."""
-        if self._task is None or self._stopped:
-            status = EndStatus.BUDGET if self._stopped else EndStatus.FAILED
-            detail = self._setup.trouble or "the callback asked to stop"
-            start, nan = self._setup.point, math.nan
-            x, value = self._setup.structure.unflatten(self._setup.outer(start)), self.estimates[number]
-            return End(name, side, nan, x, value, start.value, status, nan, nan, nan, Cost(), 0, detail), start.x
-        end, z = self._setup.end(self._task, self._setup.goal(self._goals[number]), name, side)
+        """Search from the minimizer, unless the callback has asked to stop."""
+        setup, goal = self._setup, self._setup.goal(self._goals[number])
+        if self._stopped:
+            detail = "the callback asked to stop"
+            return setup.unsearched(self._task, goal, name, side, EndStatus.BUDGET, detail)
+        end, z = setup.end(self._task, goal, name, side)
         self._report(end)
         return end, z
 
     def _report(self, end: End[X]) -> None:
         self._stopped = self._stopped or bool(self._callback is not None and self._callback(end))
 
-    def _exchange(self, task: Task) -> bool:
+    def _exchange(self) -> bool:
         """Search again from points of other ends where a quantity is beyond its own end; whether any end moved.
 
         All ends are points of the region, so a quantity that is larger at one of them than at its own upper end has
@@ -199,7 +197,7 @@ class _Ends(Generic[X]):
             gain = sign * end.quantity - float(values[where])
             if not end.status.bounded or gain <= self._setup.tol * abs(end.quantity - estimate):
                 continue
-            farther = self._setup.farther(task, self._setup.goal(goal), found, self._found[where][1])
+            farther = self._setup.farther(self._task, self._setup.goal(goal), found, self._found[where][1])
             if farther is not None:
                 self._found[place] = farther
                 moved = True

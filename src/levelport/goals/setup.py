@@ -85,8 +85,6 @@ class Setup(Generic[X]):
 
     def task(self, rise: float) -> Task:
         """The region of this rise, and what a search in it needs."""
-        if self.trouble:
-            raise ObjectiveError(f"no end can be computed: {self.trouble}.")
         if self.chart is not None:
             root = math.sqrt(rise)
             chart = replace(self.chart, matrix=self.chart.matrix * root, inverse=self.chart.inverse / root)
@@ -128,6 +126,8 @@ class Setup(Generic[X]):
         self, task: Task, goal: Objective, name: str, side: str, begin: Tensor | None = None
     ) -> tuple[End[X], Tensor]:
         """Search for one end of ``goal``, from the minimizer or from ``begin``; the end, and z of its point."""
+        if self.trouble:
+            return self.unsearched(task, goal, name, side, EndStatus.FAILED, self.trouble)
         began = time.perf_counter()
         before = self.objective.cost + goal.cost
         most = before.gradient_equivalents + self.max_cost
@@ -172,6 +172,14 @@ class Setup(Generic[X]):
             minimum_value=lower.point.value if lower is not None else math.nan,
         )
         return end, found.site.z
+
+    def unsearched(
+        self, task: Task, goal: Objective, name: str, side: str, status: EndStatus, detail: str
+    ) -> tuple[End[X], Tensor]:
+        """The minimizer in place of an end that is not searched for, with the reason."""
+        start, nan = self.point, math.nan
+        x, value = self.structure.unflatten(self.outer(start)), goal.at(start.x).value
+        return End(name, side, nan, x, value, start.value, status, nan, nan, nan, Cost(), 0, detail), task.start.z
 
     def farther(
         self, task: Task, goal: Objective, found: tuple[End[X], Tensor], begin: Tensor

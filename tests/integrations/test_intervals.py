@@ -101,6 +101,16 @@ def test_statsmodels_mixed_models_are_refused() -> None:
         interval(fit, confidence=0.95)
 
 
+def test_statsmodels_fits_without_likelihood_are_refused() -> None:
+    sm = pytest.importorskip("statsmodels.api")
+    from levelport.integrations.statsmodels import interval
+
+    X, y = counts()
+    for model in (sm.GEE(y, X, groups=np.arange(len(y)) % 8, family=sm.families.Poisson()), sm.RLM(y, X)):
+        with pytest.raises(ValueError, match="is not fitted by maximum likelihood"):
+            interval(model.fit(), confidence=0.95)
+
+
 def test_statsmodels_state_space_models() -> None:
     """Their Hessian is that of the mean; at the ends the profile has fallen by 1.92."""
     sm = pytest.importorskip("statsmodels.api")

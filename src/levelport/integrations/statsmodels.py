@@ -40,19 +40,19 @@ def interval(
         options: others of :func:`levelport.interval`, such as ``refine`` or ``max_cost``.
     """
     model = getattr(result, "model", None)
-    if model is None or not hasattr(model, "loglike"):
-        raise ValueError(
-            f"result must be a fitted likelihood model of statsmodels with a loglike, not a {type(result).__name__}."
-        )
+    if model is None:
+        raise ValueError(f"result must be what model.fit() of statsmodels returned, not a {type(result).__name__}.")
     if np.ndim(result.params) > 1:
         raise ValueError(
             f"{type(model).__name__} has a matrix of parameters, which is not supported. Write its negative "
             "log-likelihood as a function of x and pass it to levelport.interval."
         )
     fixed, x = _fixed_scale(result), np.array(result.params, dtype=np.float64)
-    jac = _derivative(model, "score", fixed, x)
-    hess = None if hasattr(model, "ssm") else _derivative(model, "hessian", fixed, x)
-    likelihood = Likelihood(_negative(model.loglike, fixed), x, rise_of(rise, confidence), jac=jac, hess=hess)
+    fun, jac = _negative(model, "loglike", fixed, x), _negative(model, "score", fixed, x)
+    if fun is None or hasattr(model, "cov_struct"):  # estimating equations inherit a likelihood
+        raise ValueError(f"{type(model).__name__} is not fitted by maximum likelihood: no intervals.")
+    hess = None if hasattr(model, "ssm") else _negative(model, "hessian", fixed, x)
+    likelihood = Likelihood(fun, x, rise_of(rise, confidence), jac=jac, hess=hess)
     known = parameter_names(result)
     return likelihood.interval(quantity, known, names, rise=rise, confidence=confidence, **options)
 
@@ -72,13 +72,15 @@ def _fixed_scale(result: Any) -> dict[str, Any]:
     return {"scale": float(result.scale)} if takes and hasattr(result, "scale") else {}
 
 
-def _derivative(model: Any, name: str, fixed: dict[str, Any], x: Array) -> Callable[[Any], Any] | None:
-    """A derivative of the negative log-likelihood, or None where the model has none."""
-    if not hasattr(model, name):
+def _negative(model: Any, name: str, options: dict[str, Any], x: Array) -> Callable[[Any], Any] | None:
+    """The log-likelihood or a derivative of it with its sign changed, or None where the model has none."""
+    method = getattr(model, name, None)
+    if method is None:
         return None
-    derivative = _negative(getattr(model, name), fixed)
+    accepted = inspect.signature(method).parameters
+    taken = {name: value for name, value in options.items() if name in accepted}
     try:
-        derivative(x)
+        method(x, **taken)
     except NotImplementedError:
         return None
     except ValueError as error:
@@ -86,10 +88,4 @@ def _derivative(model: Any, name: str, fixed: dict[str, Any], x: Array) -> Calla
             f"{type(model).__name__}.{name} cannot be evaluated at result.params ({error}). Write the model's negative "
             "log-likelihood as a function of x and pass it to levelport.interval."
         ) from error
-    return derivative
-
-
-def _negative(method: Callable[..., Any], options: dict[str, Any]) -> Callable[[Any], Any]:
-    accepted = inspect.signature(method).parameters
-    taken = {name: value for name, value in options.items() if name in accepted}
     return lambda x: -np.asarray(method(x, **taken))

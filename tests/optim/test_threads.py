@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
 import sys
 import threading
 from collections.abc import Callable
@@ -110,6 +111,7 @@ def about_to_teleport() -> tuple[nn.Module, Teleported, Callable[[], Tensor]]:
 
 def test_an_interrupt_leaves_nothing_behind() -> None:
     """At the latest the next call puts buffers, hooks and parameters back, wherever the interrupt came."""
+    compiler = importlib.import_module("torch._dynamo.eval_frame")  # once it is there, teleports pause it
     model, optimizer, loss = about_to_teleport()
     allowed = [copy.deepcopy(list(model.parameters()))]
     optimizer.wrapped.register_step_pre_hook(lambda *_: allowed.append(copy.deepcopy(list(model.parameters()))))
@@ -133,6 +135,7 @@ def test_an_interrupt_leaves_nothing_behind() -> None:
         assert not hooks._global_forward_pre_hooks, place
         assert not hooks._global_forward_hooks, place
         assert torch.backends.cuda.flash_sdp_enabled(), place
+        assert compiler._stance.stance == "default", place
 
 
 def write_parameters() -> None:

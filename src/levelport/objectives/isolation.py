@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -215,23 +216,34 @@ _COMPILED = (
     "a teleport cannot run inside a function that torch.compile has compiled. Compile the model, or its optimizer's "
     "step, and leave the function around them as it is."
 )
-_stance = ExitStack()
+_stance_before: list[Any] = []
+_quiet = ExitStack()
 
 
 def _begin_eager() -> None:
-    _stance.close()  # an interrupt may have come between
     if torch.compiler.is_compiling():  # raises while torch traces, which then runs this as it is
         raise ObjectiveError(_COMPILED)
+    if not _stance_before:
+        _stance_before.append(torch._dynamo.eval_frame._stance)
     try:
-        _stance.enter_context(torch.compiler.set_stance("force_eager"))
+        torch.compiler.set_stance("force_eager")
     except RuntimeError as error:
+        _stance_before.clear()
         raise ObjectiveError(_COMPILED) from error
-    _stance.enter_context(warnings.catch_warnings())
+    _quiet.close()  # an interrupt may have come between
+    _quiet.enter_context(warnings.catch_warnings())
     # That a hook fires for the compiled module and for the one inside it does no harm here.
     warnings.filterwarnings("ignore", message="Using `torch.compile")
 
 
-_force_eager = _Shared(_begin_eager, _stance.close)
+def _end_eager() -> None:
+    for stance in _stance_before:
+        torch._dynamo.eval_frame._set_stance(stance)
+    _stance_before.clear()
+    _quiet.close()
+
+
+_force_eager = _Shared(_begin_eager, _end_eager)
 
 
 @contextmanager

@@ -386,6 +386,15 @@ def test_stored_gradients_serve_until_a_teleport_is_due() -> None:
     assert optimizer.iteration == 2
 
 
+def test_a_later_group_of_another_dtype_is_named() -> None:
+    network, loss = setting()
+    optimizer = Teleported(torch.optim.SGD(network.parameters(), lr=0.1), At(1))
+    optimizer.step(loss)
+    optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2, dtype=torch.float32))]})
+    with pytest.raises(ValueError, match=r"tensor 8 of the parameters is torch\.float32"):
+        optimizer.step(loss)
+
+
 @pytest.mark.parametrize("schedule", [None, Every(3)])
 def test_first_group_may_be_empty(schedule: Schedule | None) -> None:
     runs = []

@@ -305,6 +305,7 @@ def test_a_rank_whose_loss_is_no_number_takes_part_in_the_mean(monkeypatch: pyte
 def test_losses_are_averaged_unless_the_user_distributes(monkeypatch: pytest.MonkeyPatch, distribute: Any) -> None:
     """Two ranks, the other one with a loss that is higher by 2; who distributes asks for a model per rank."""
     seen, weight = list[float](), torch.nn.Parameter(torch.ones(2))
+    monkeypatch.setattr("levelport.optim.teleporter.ranks", lambda: 2)
     monkeypatch.setattr("levelport.optim.teleporter.agreed", lambda value, device: value + 1.0)
     teleporter = Teleporter(torch.optim.SGD([weight], lr=0.1), At(30), distribute=distribute)
     monkeypatch.setattr(teleporter.policy, "due", lambda step, value, cost: bool(seen.append(value)))

@@ -35,7 +35,7 @@ from levelport.objectives.function import (
     explained,
 )
 from levelport.objectives.isolation import RandomState, isolated, restoring
-from levelport.objectives.structure import Structure, check_separate
+from levelport.objectives.structure import Structure, check_leaves, check_separate
 
 
 class ParametersObjective(Objective):
@@ -73,6 +73,7 @@ class ParametersObjective(Objective):
             check_loss(name, loss)
         if noise not in ("refuse", "replay"):
             raise ValueError(f"noise must be 'refuse' or 'replay', not {noise!r}.")
+        check_leaves(self.parameters, "the parameters")
         self.structure = Structure(self.parameters)
         check_separate(self.parameters)
         self.dimension, self.dtype, self.device = self.structure.dimension, self.structure.dtype, self.structure.device

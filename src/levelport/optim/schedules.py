@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
+from operator import sub
 from typing import Any, ClassVar
 
 from levelport import checks
@@ -136,7 +137,7 @@ class History:
 
 def jump_of(values: list[float]) -> float:
     """The largest rise from one loss to the next: what batches, or the optimizer, do without a teleport."""
-    return max([0.0, *(later - earlier for earlier, later in pairwise(values))])
+    return max([0.0, *map(sub, values[1:], values)])
 
 
 @dataclass(frozen=True)

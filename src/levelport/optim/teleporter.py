@@ -20,7 +20,7 @@ from torch.utils.hooks import RemovableHandle
 from levelport import checks
 from levelport.objective import NotDeterministicError, Objective
 from levelport.objectives.batches import Batches, Loss, check_loss
-from levelport.objectives.distributed import agreed
+from levelport.objectives.distributed import agreed, ranks
 from levelport.objectives.isolation import RandomState, recover, restoring
 from levelport.objectives.parameters import ParametersObjective
 from levelport.optim.armijo import ArmijoSGD
@@ -155,10 +155,6 @@ class Teleporter:
         """The parameters that may move: those with ``requires_grad``, of all groups."""
         return trainable(self.optimizer)
 
-    @property
-    def _device(self) -> torch.device:
-        return next(p.device for group in self.optimizer.param_groups for p in group["params"])
-
     def maybe(self, loss: Loss) -> TeleportStep | None:
         """Count a step, and teleport if the schedule says so. Call it once before every step of the optimizer.
 
@@ -189,8 +185,8 @@ class Teleporter:
         ``value`` may be None where :attr:`needs_loss` is False, ``loss`` None for closures with a backward.
         """
         self.moved = False
-        if value is not None and self.distribute is None:
-            value = agreed(value, self._device)
+        if value is not None and self.distribute is None and ranks() > 1:
+            value = agreed(value, self.parameters()[0].device)
         undone = self._undo_if_risen(loss, value)
         due = not undone and self._due(math.nan if value is None else value)
         self.iteration += 1
@@ -232,7 +228,7 @@ class Teleporter:
         back = monitor.back
         if back is None or value is None:
             return False
-        if agreed(float(back.leads_back(self.parameters())), self._device) < 1.0:
+        if agreed(float(back.leads_back(self.parameters())), back.x.device) < 1.0:
             monitor.end()  # layers were frozen, or someone else has written to the parameters of a rank
             return False
         if not monitor.rises(value):
@@ -258,7 +254,7 @@ class Teleporter:
         asked = self.teleport_on is None or step % max(1, math.ceil(0.5 * policy.history.unit / _SHARE)) == 0
         if asked and self.teleport_on is not None:
             self.spent += 0.5 * policy.history.unit
-            judged = agreed(value_of(self.teleport_on, self.parameters()), self._device)
+            judged = agreed(value_of(self.teleport_on, self.parameters()), self.parameters()[0].device)
         due = policy.due(step if asked else None, value, self.spent, judged)
         if policy.declined > 0 and policy.declined % SILENT_STEPS == 0 and (why := policy.silence()):
             self._tell_of_silence(why)

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from itertools import dropwhile
+from traceback import walk_stack
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,6 @@ from torch.nn.modules import module as calls
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
-from levelport.objective import ObjectiveError
 from levelport.objectives.structure import check_not_foreign
 
 
@@ -108,13 +107,9 @@ def recover() -> None:
 
 def _is_nested() -> bool:
     """Return True if a loss or a callback that levelport has called is calling it: nothing is left unfinished then."""
-    frame, outside = sys._getframe(2).f_back, False
-    while frame is not None:
-        ours = frame.f_globals.get("__name__", "").partition(".")[0] == "levelport"
-        if ours and outside:
-            return True
-        frame, outside = frame.f_back, not ours
-    return False
+    names = (frame.f_globals.get("__name__", "") for frame, _ in walk_stack(sys._getframe(2)))
+    ours = [name.partition(".")[0] == "levelport" for name in names]
+    return any(dropwhile(bool, ours))
 
 
 @contextmanager
@@ -126,7 +121,7 @@ def grad_mode(enabled: bool) -> Iterator[None]:
         yield
 
 
-class _Shared:
+class Shared:
     """A switch of the whole process that threads use together: the first one sets it, the last one puts it back.
 
     Args:
@@ -202,48 +197,18 @@ def _end_plain_attention() -> None:
     _enabled_before.clear()
 
 
-_plain_attention = _Shared(_begin_plain_attention, _end_plain_attention)
+_plain_attention = Shared(_begin_plain_attention, _end_plain_attention)
 """Attention as products and softmax, on every device."""
 
 
 def eager() -> AbstractContextManager[object]:
     """Compiled modules run as they were before; only where something was compiled, since the compiler loads slowly."""
     compiled = hasattr(torch.compiler, "set_stance") and "torch._dynamo" in sys.modules  # the first since torch 2.6
-    return _force_eager() if compiled else nullcontext()
+    if not compiled:
+        return nullcontext()
+    from levelport.objectives.compiled import force_eager
 
-
-_COMPILED = (
-    "a teleport cannot run inside a function that torch.compile has compiled. Compile the model, or its optimizer's "
-    "step, and leave the function around them as it is."
-)
-_stance_before: list[Any] = []
-_quiet = ExitStack()
-
-
-def _begin_eager() -> None:
-    if torch.compiler.is_compiling():  # raises while torch traces, which then runs this as it is
-        raise ObjectiveError(_COMPILED)
-    if not _stance_before:
-        _stance_before.append(torch._dynamo.eval_frame._stance)
-    try:
-        torch.compiler.set_stance("force_eager")
-    except RuntimeError as error:
-        _stance_before.clear()
-        raise ObjectiveError(_COMPILED) from error
-    _quiet.close()  # an interrupt may have come between
-    _quiet.enter_context(warnings.catch_warnings())
-    # That a hook fires for the compiled module and for the one inside it does no harm here.
-    warnings.filterwarnings("ignore", message="Using `torch.compile")
-
-
-def _end_eager() -> None:
-    for stance in _stance_before:
-        torch._dynamo.eval_frame._set_stance(stance)
-    _stance_before.clear()
-    _quiet.close()
-
-
-_force_eager = _Shared(_begin_eager, _end_eager)
+    return force_eager()
 
 
 @contextmanager
@@ -398,7 +363,7 @@ def _ignore_calls() -> None:
     _return.remove()
 
 
-_calls = _Shared(_notice_calls, _ignore_calls)
+_calls = Shared(_notice_calls, _ignore_calls)
 
 
 @contextmanager

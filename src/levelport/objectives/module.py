@@ -110,12 +110,7 @@ class ModuleObjective(Objective):
         substitute = dict(zip(self._names, leaves, strict=True))
         tables: list[dict[str, Any]] = [t for part in self.module.modules() for t in (part._parameters, part._buffers)]
         own = [(table, dict(table)) for table in tables]
-
-        def put_back() -> None:
-            for table, before in own:
-                table.update(before)
-
-        with restoring(put_back):  # functional_call does, unless an interrupt comes between
+        with restoring(lambda: [table.update(before) for table, before in own]):  # against interrupts in the call
             output: Tensor = torch.func.functional_call(self.module, (substitute, buffers), (inputs,))
         return output
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 _LEAST_COSINE = 1e-8  # between s and y; below it the pair says nothing about curvature
-_FLATTEST = 1e-10  # curvature in units of an identity base: B⁻¹g, which steps subtract, would lose its digits
+_FLATTEST = 1e-12  # curvature in units of an identity base: B⁻¹g, which steps subtract, would lose its digits
 _MEMORY = 60
 _DAMPED = 0.1  # share of the base's curvature that damping leaves
 

@@ -67,7 +67,7 @@ def test_refine_to_a_value_of_zero_on_a_bound(trials: int) -> None:
     result = levelport.interval(lambda p: -trials * p.log().sum(), start, rise=0.5, bounds=[(0, 1)], refine=True)
     assert float(result.lower) == pytest.approx(math.exp(-0.5 / trials), rel=1e-4)
     assert float(result.upper) == 1.0
-    assert result.setup.values <= 200
+    assert result.setup.values <= 400  # 1747 if steps were halved down to the smallest number
 
 
 @pytest.mark.parametrize("x0", [0.0, 1e-9, 1e-6, 1e-4])

@@ -174,6 +174,9 @@ def test_iminuit_keeps_limits_and_fixed_parameters() -> None:
     assert result.ends[0][0].status is EndStatus.AT_BOUND
     assert float(result.lower[0]) == 0.0
     assert result.upper.tolist() == pytest.approx([1.1, 2.0], abs=5e-3)
+    m.fixed = True
+    with pytest.raises(ValueError, match="every parameter of minuit is fixed"):
+        interval(m, confidence=0.95)
 
 
 def test_lmfit_agrees_with_conf_interval() -> None:

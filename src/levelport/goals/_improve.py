@@ -157,7 +157,7 @@ def _improve(
     defined = start.finite and start_goal.finite and all_finite(pair.start)
     region = Region(objective, Chart(torch.zeros_like(pair.start)), start.value, 1.0, start.value + rise)
     aim, site = Aim(goal, sign, region.chart), Site(region.chart.coordinates(start.x), start, region)
-    state = Descent(site, aim.at(site), sign * start_goal.value, sine=math.nan, watch=callback)
+    state = Descent(site, aim.at(site), sign * start_goal.value, price=math.nan, sine=math.nan, watch=callback)
     point, reached, detail, unused_change = start, start_goal, "", math.nan
     if not defined:
         status = ImproveStatus.NON_FINITE_START

@@ -46,6 +46,8 @@ def interval(
     height = rise_of(rise, confidence) * (1.0 if rise is not None else 2.0 * float(minuit.errordef))
     values = np.array(minuit.values, dtype=np.float64)
     free = ~np.array(minuit.fixed, dtype=bool)
+    if not free.any():
+        raise ValueError("every parameter of minuit is fixed, so none has an interval.")
     known = [name for name, moves in zip(minuit.parameters, free, strict=True) if moves]
     limits = np.array(minuit.limits, dtype=np.float64).reshape(-1, 2)[free]
 

@@ -299,4 +299,5 @@ def test_errors_of_a_goal_over_a_module_name_the_goal() -> None:
 def test_non_finite_start_is_a_status() -> None:
     result = levelport.improve(lambda v: v.log().sum(), -torch.ones(2), Norm())
     assert result.status is ImproveStatus.NON_FINITE_START
-    assert math.isnan(result.angle) and math.isnan(result.price)
+    assert math.isnan(result.angle)
+    assert math.isnan(result.price)

@@ -60,8 +60,8 @@ def show_optimum(
             attained = {True: "yes", False: "no", None: "unknown"}[found.attained]
             typer.echo(f"{one.name:36} {one.reg:6g}  {found.value:<20.15g} {found.gap:<9.1e} {attained:9} {found.how}")
     took = time.perf_counter() - begun
-    found = f"{len(certified)} optima" if len(certified) != 1 else "1 optimum"
-    typer.echo(f"{found}, {sum(certified)} certified to 1e-12 relative, {took:.1f} s.")
+    counted = f"{len(certified)} optima" if len(certified) != 1 else "1 optimum"
+    typer.echo(f"{counted}, {sum(certified)} certified to 1e-12 relative, {took:.1f} s.")
     for failure in failures:
         echo(failure, "red", error=True)
     if failures:

@@ -77,6 +77,11 @@ def test_forbidden_import_is_found(tmp_path: Path) -> None:
     assert violations(tmp_path) == ["optim/wrong.py imports levelport_lab", "solvers/wrong.py imports optim"]
 
 
+def test_files_have_at_most_400_lines() -> None:
+    lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in LIBRARY.rglob("*.py")}
+    assert {name: length for name, length in lengths.items() if length > 400} == {}
+
+
 def test_library_tests_do_not_import_laboratory() -> None:
     tests = [path for path in Path(__file__).parent.rglob("*.py") if "levelport_lab" in imported(path)]
     assert tests == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -97,7 +98,7 @@ class End(Judged, Generic[X]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ends(Generic[X]):
+class Ends(ABC, Generic[X]):
     """What the results of :func:`levelport.interval`, ``profile`` and ``contour`` share.
 
     Attributes:
@@ -113,18 +114,18 @@ class Ends(Generic[X]):
     cost: Cost
     _index: ClassVar[tuple[str, ...]] = ("name",)
 
+    @abstractmethod
     def every_end(self) -> Iterator[End[X]]:
         """All ends, one after the other."""
-        raise NotImplementedError
 
     @property
     def success(self) -> bool:
         """True if every end is certified, or at a bound."""
         return all(end.success for end in self.every_end())
 
+    @abstractmethod
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per row of the table."""
-        raise NotImplementedError
 
     def to_frame(self) -> Any:
         """The table as a pandas DataFrame, indexed by name, by name and rise, or by the number of the point."""

@@ -177,9 +177,10 @@ class Setup(Generic[X]):
         self, task: Task, goal: Objective, name: str, side: str, status: EndStatus, detail: str
     ) -> tuple[End[X], Tensor]:
         """The minimizer in place of an end that is not searched for, with the reason."""
-        start, nan = self.point, math.nan
+        start, before, nan = self.point, goal.cost, math.nan
         x, value = self.structure.unflatten(self.outer(start)), goal.at(start.x).value
-        return End(name, side, nan, x, value, start.value, status, nan, nan, nan, Cost(), 0, detail), task.start.z
+        cost = goal.cost - before
+        return End(name, side, nan, x, value, start.value, status, nan, nan, nan, cost, 0, detail), task.start.z
 
     def farther(
         self, task: Task, goal: Objective, found: tuple[End[X], Tensor], begin: Tensor
